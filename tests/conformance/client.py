@@ -5,7 +5,9 @@ usage: client.py TOOLGATE URL
 
 Does what a person does in an empty home: lists the server, runs a program that calls every tool twice, and logs in whenever Toolgate asks
 for it, at most three times. The browser is a plain HTTP client that follows redirects. Exit code 0 if every call succeeded.
-For the scenarios of `auth/`, whose tools need no arguments.
+
+The tools of the scenarios of `auth/` need no arguments. In the others, the calls are those that the scenario names, else one of each tool with
+arguments that fit its schema, and a call that fails is no failure of the client: some scenarios have tools that must not be called.
 """
 
 import json
@@ -25,7 +27,7 @@ class User:
     def __init__(self, program, url):
         self.program, self.logins = program, 0
         self.home = tempfile.TemporaryDirectory()
-        context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+        self.context = context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
         auth = {"clientMetadata": CLIENT_METADATA}
         if "client_id" in context:
             auth["clientId"] = context["client_id"]
@@ -91,16 +93,43 @@ for (const name of [...names, ...names]) await server[name]({});
 return names;
 """
 
+PROGRAM_WITH_ARGUMENTS = """
+const draw = (schema) => {
+  if (schema.const !== undefined) return schema.const;
+  if (Array.isArray(schema.enum)) return schema.enum[0];
+  switch (Array.isArray(schema.type) ? schema.type[0] : schema.type) {
+    case 'number': case 'integer': return schema.minimum ?? 5;
+    case 'boolean': return true;
+    case 'array': return [];
+    case 'null': return null;
+    case 'object': return Object.fromEntries(Object.entries(schema.properties ?? {}).map(([key, one]) => [key, draw(one)]));
+    default: return ' text with ä and spaces ';
+  }
+};
+const names = Object.keys(server);
+const drawn = () => names.map((name) => ({ name, arguments: draw({ type: 'object', ...__getToolInterface(`server.${name}`).input_schema }) }));
+for (const call of context.toolCalls ?? drawn()) {
+  // An argument that is null is left out: schemas that do not allow null are held to.
+  const given = Object.fromEntries(Object.entries(call.arguments).filter(([, value]) => value !== null));
+  await __backends.server[call.name](given).catch((error) => console.log(call.name, error.message));
+}
+return names;
+"""
+
 
 def main():
     user = User(sys.argv[1], sys.argv[2])
     program = os.path.join(user.home.name, "all.ts")
+    is_login = os.environ.get("MCP_CONFORMANCE_SCENARIO", "").startswith("auth/")
     with open(program, "w") as file:
-        file.write(PROGRAM)
+        file.write(PROGRAM if is_login else PROGRAM_WITH_ARGUMENTS)
     if user.until_logged_in("list")[0] != 0:
         return 1
-    code, names = user.until_logged_in("run", program)
-    return 0 if code == 0 and json.loads(names) else 1
+    given = os.path.join(user.home.name, "context.json")
+    with open(given, "w") as file:
+        json.dump(user.context, file)
+    code, names = user.until_logged_in("run", program, "--context", given)
+    return 0 if code == 0 and (json.loads(names) or not is_login) else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ use crate::protocol::{BASE64_PREFIX, BASE64_SUFFIX, HEADER_METHOD, HEADER_NAME, 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// The headers of a request without a target.
 pub(crate) fn of_method(method: &str) -> Vec<(String, String)> {
@@ -38,6 +39,46 @@ fn add_arguments(schema: &Value, arguments: &Map<String, Value>, headers: &mut V
             add_arguments(property, inner, headers);
         }
     }
+}
+
+/// Nesting of a schema in which marks are looked for.
+const MAX_DEPTH: usize = 64;
+
+/// What is wrong with the marks of a tool's schema. A client over HTTP must leave such a tool out (SEP-2243): what it would
+/// have to send is not defined.
+pub(crate) fn defect(schema: &Value) -> Option<&'static str> {
+    defect_below(schema, &mut HashSet::new(), 0)
+}
+
+fn defect_below(schema: &Value, seen: &mut HashSet<String>, depth: usize) -> Option<&'static str> {
+    let properties = schema.get("properties").and_then(Value::as_object).filter(|_| depth < MAX_DEPTH)?;
+    properties.values().find_map(|property| {
+        let own = property.get("x-mcp-header").and_then(|mark| defect_of(mark, property.get("type"), seen));
+        own.or_else(|| defect_below(property, seen, depth + 1))
+    })
+}
+
+fn defect_of(mark: &Value, kind: Option<&Value>, seen: &mut HashSet<String>) -> Option<&'static str> {
+    let is_plain = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
+    let is_fit = match kind {
+        None => true,
+        Some(Value::Array(kinds)) => {
+            kinds.iter().any(is_plain) && kinds.iter().all(|kind| is_plain(kind) || kind.as_str() == Some("null"))
+        }
+        Some(kind) => is_plain(kind),
+    };
+    let is_token = |name: &&str| !name.is_empty() && name.bytes().all(is_token_byte);
+    match mark.as_str().filter(is_token) {
+        None => Some("an x-mcp-header is no name of a header"),
+        Some(_) if !is_fit => Some("an x-mcp-header is on what is no string, integer or boolean"),
+        Some(name) if !seen.insert(name.to_ascii_lowercase()) => Some("two parameters have the same x-mcp-header"),
+        Some(_) => None,
+    }
+}
+
+/// Whether a byte may be part of the name of a header (RFC 9110).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// A string, boolean or number as header text; none for other values.
@@ -106,6 +147,25 @@ mod tests {
             json!({ "region": "eu", "page": { "size": 5 }, "quiet": "x" }),
             &[("Mcp-Param-Region", "eu"), ("Mcp-Param-Size", "5")],
         );
+    }
+
+    #[test]
+    fn marks_that_cannot_be_sent_are_a_defect() {
+        let of = |properties: Value| defect(&json!({ "type": "object", "properties": properties }));
+        assert_eq!(of(json!({ "a": { "type": "string", "x-mcp-header": "A" }, "b": { "type": "number" } })), None);
+        assert_eq!(of(json!({ "a": { "type": ["integer", "null"], "x-mcp-header": "A-b.c" } })), None);
+        assert_eq!(of(json!({ "a": { "x-mcp-header": "A" } })), None);
+        for name in [json!(""), json!("a b"), json!("a:b"), json!("größe"), json!("a\tb"), json!(5), json!(null)] {
+            let found = of(json!({ "a": { "type": "string", "x-mcp-header": name } }));
+            assert_eq!(found, Some("an x-mcp-header is no name of a header"), "{name}");
+        }
+        for kind in [json!("object"), json!("array"), json!("null"), json!("number"), json!(["string", "number"])] {
+            let found = of(json!({ "a": { "properties": { "b": { "type": kind, "x-mcp-header": "B" } } } }));
+            assert_eq!(found, Some("an x-mcp-header is on what is no string, integer or boolean"), "{kind}");
+        }
+        let twice = json!({ "type": "string", "x-mcp-header": "Same" });
+        let nested = json!({ "type": "object", "properties": { "c": { "type": "string", "x-mcp-header": "sAME" } } });
+        assert_eq!(of(json!({ "a": twice, "b": nested })), Some("two parameters have the same x-mcp-header"));
     }
 
     #[test]

@@ -11,7 +11,9 @@ use url::Url;
 
 use crate::body::{essence, is_json};
 use crate::bounds::MAX_ERROR_BYTES;
+use crate::header_text::{parameter, pieces};
 use crate::operation::{Operation, ParameterPlace, ResultForm};
+use crate::read_back::arguments_of;
 use crate::transport::ApiAnswer;
 
 /// The key of `_meta` that holds what the answer said besides its body.
@@ -63,8 +65,18 @@ fn content(answer: &mut ApiAnswer) -> Content {
         }
         Ok(text) if is_text => Content::Text(text),
         Ok(text) => Content::Bytes(text.into_bytes(), kind),
+        // Every byte is the character of its number.
+        Err(error) if is_text && is_latin(&media_type) => {
+            Content::Text(error.into_bytes().into_iter().map(char::from).collect())
+        }
         Err(error) => Content::Bytes(error.into_bytes(), kind),
     }
+}
+
+/// Whether a content type names the one charset beside UTF-8 that APIs still answer in.
+fn is_latin(media_type: &str) -> bool {
+    let charset = parameter(media_type, "charset").unwrap_or_default().to_ascii_lowercase();
+    matches!(charset.as_str(), "iso-8859-1" | "latin1" | "windows-1252")
 }
 
 fn success(operation: &Operation, mut answer: ApiAnswer, mut meta: Map<String, Value>) -> Value {
@@ -105,16 +117,15 @@ fn binary(bytes: &[u8], kind: String, filename: Option<String>) -> (Value, Vec<V
 
 /// The name that an answer gives its content.
 fn filename(disposition: &str) -> Option<String> {
-    let (_, rest) = disposition.split_once("filename=")?;
-    let name = rest.split(';').next()?.trim().trim_matches('"');
+    let name = parameter(disposition, "filename")?;
     // A name and no path: what follows the last separator.
-    let name = name.rsplit(['/', '\\']).next()?;
+    let name = name.rsplit(['/', '\\']).next()?.trim();
     (!name.is_empty() && name.len() <= 255 && !name.chars().any(char::is_control)).then(|| name.to_owned())
 }
 
 fn failure(mut answer: ApiAnswer, meta: Map<String, Value>, missing: &[String]) -> Value {
     let status = answer.status;
-    answer.body.truncate(MAX_ERROR_BYTES);
+    cut(&mut answer.body);
     let location = answer.header("location").map(str::to_owned);
     let body = match content(&mut answer) {
         Content::Empty => Value::Null,
@@ -139,6 +150,17 @@ fn failure(mut answer: ApiAnswer, meta: Map<String, Value>, missing: &[String]) 
         data["retryAfter"] = wait.clone();
     }
     json!({ "isError": true, "content": [{ "type": "text", "text": message }], "structuredContent": data, "_meta": meta })
+}
+
+/// Cuts a body to what a failure shows, between two characters.
+fn cut(body: &mut Vec<u8>) {
+    if body.len() <= MAX_ERROR_BYTES {
+        return;
+    }
+    body.truncate(MAX_ERROR_BYTES);
+    if let Some(whole) = std::str::from_utf8(body).err().filter(|error| error.error_len().is_none()) {
+        body.truncate(whole.valid_up_to());
+    }
 }
 
 fn reason(status: u16) -> &'static str {
@@ -179,24 +201,37 @@ fn meta(operation: &Operation, answer: &ApiAnswer, url: &Url) -> Map<String, Val
     Map::from_iter([(META_KEY.to_owned(), Value::Object(http))])
 }
 
-/// The links of a `Link` header by relation: their URL, and the arguments of the same operation that lead there.
+/// The links of a `Link` header by relation: their URL, and the query's arguments of the same operation that lead there.
 fn links_of(operation: &Operation, header: &str, url: &Url) -> Map<String, Value> {
     let mut links = Map::new();
-    for link in header.split(',').take(MAX_LINKS) {
-        let Some((target, attributes)) = link.trim().strip_prefix('<').and_then(|it| it.split_once('>')) else {
+    for link in pieces(header, ',').into_iter().take(MAX_LINKS) {
+        let Some((target, attributes)) = link.strip_prefix('<').and_then(|it| it.split_once('>')) else {
             continue;
         };
-        let relation = attributes.split(';').find_map(|it| it.trim().strip_prefix("rel="));
-        let (Some(relation), Ok(target)) = (relation.map(|it| it.trim_matches('"')), url.join(target)) else {
-            continue;
-        };
+        let (Some(relations), Ok(target)) = (parameter(attributes, "rel"), url.join(target)) else { continue };
         let mut told = Map::from_iter([("url".to_owned(), Value::String(without_secrets(&target, operation)))]);
         if target.origin() == url.origin() && target.path() == url.path() {
             told.insert("arguments".to_owned(), Value::Object(arguments_of(operation, &target)));
         }
-        links.insert(relation.to_owned(), Value::Object(told));
+        // The first link of a relation counts.
+        for relation in relations.split_ascii_whitespace() {
+            links.entry(relation).or_insert_with(|| Value::Object(told.clone()));
+        }
     }
     links
+}
+
+/// Where the next page is, within the origin that answered.
+pub(crate) fn next_page(answer: &ApiAnswer, url: &Url) -> Option<Url> {
+    let headers = answer.headers.iter().filter(|(name, _)| name == "link");
+    let links = headers.flat_map(|(_, header)| pieces(header, ','));
+    let mut targets = links.filter_map(|link| {
+        let (target, attributes) = link.strip_prefix('<')?.split_once('>')?;
+        let relations = parameter(attributes, "rel")?;
+        let is_next = relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("next"));
+        url.join(target).ok().filter(|target| is_next && target.origin() == url.origin() && target != url)
+    });
+    targets.next()
 }
 
 /// The link with the query parameters that the operation has: others may be a credential that the server repeats.
@@ -213,11 +248,4 @@ fn without_secrets(target: &Url, operation: &Operation) -> String {
 
 fn is_query(operation: &Operation, name: &str) -> bool {
     operation.plan.parameters.iter().any(|it| it.place == ParameterPlace::Query && it.name == name)
-}
-
-fn arguments_of(operation: &Operation, target: &Url) -> Map<String, Value> {
-    let parameter =
-        |name: &str| operation.plan.parameters.iter().find(|it| it.place == ParameterPlace::Query && it.name == name);
-    let pairs = target.query_pairs();
-    pairs.filter_map(|(name, value)| Some((parameter(&name)?.argument.clone(), json!(value)))).collect()
 }

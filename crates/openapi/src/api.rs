@@ -15,7 +15,7 @@ use crate::operation::Operation;
 use crate::read::{Reader, SkippedOperation};
 use crate::security::{Credentials, Security};
 use crate::transport::{ApiAnswer, ApiRequest, ApiTransport, TransportError};
-use crate::{servers, yaml};
+use crate::{pages, servers, yaml};
 use toolgate_wire::foreign_text::one_line;
 
 /// What the configuration says about an API. Printed without values of headers, which may be secrets.
@@ -170,15 +170,28 @@ impl Api {
         arguments: &Map<String, Value>,
     ) -> Result<Value, ApiCallError> {
         let request = self.request(tool, arguments)?;
-        let (answer, url) = self.exchange(transport, request).await?;
         let operation = self.find(tool)?;
+        if operation.plan.all_pages.as_ref().and_then(|it| arguments.get(it)) == Some(&Value::Bool(true)) {
+            return Ok(pages::all(self, transport, operation, request).await?);
+        }
+        let (answer, url) = self.exchange(transport, request).await?;
+        Ok(self.result(operation, answer, &url))
+    }
+
+    /// The result of an answer.
+    pub(crate) fn result(&self, operation: &Operation, answer: ApiAnswer, url: &Url) -> Value {
         let missing = self.security.missing(&operation.plan.security);
-        Ok(answer::result(operation, answer, &url, &missing))
+        answer::result(operation, answer, url, &missing)
+    }
+
+    /// A URL that an answer named, with the credentials that go into the query: links do not repeat them.
+    pub(crate) fn with_credentials(&self, operation: &Operation, url: Url) -> Url {
+        encode::with_query_credentials(url, &self.security, &operation.plan.security)
     }
 
     /// Sends a request, and follows redirects of one that only reads, within the API's own origin. Any other redirect is
     /// an answer: credentials and data go to the configured server and to no other.
-    async fn exchange(
+    pub(crate) async fn exchange(
         &self,
         transport: &dyn ApiTransport,
         mut request: ApiRequest,

@@ -35,6 +35,8 @@ pub const MAX_REQUEST_BYTES: usize = 8 << 20;
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Maximum number of redirects within the API's own origin.
 pub(crate) const MAX_REDIRECTS: usize = 5;
+/// Maximum number of pages of a list that one call follows.
+pub(crate) const MAX_PAGES: usize = 100;
 /// Maximum size of an error's body in a failure, in bytes.
 pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 /// Maximum nesting of YAML collections.

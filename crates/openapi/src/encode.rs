@@ -13,8 +13,9 @@ use crate::multipart;
 use crate::operation::{
     Body, BodyForm, BodyKind, Encoding, Field, Operation, Parameter, ParameterPlace, Segment, Style,
 };
-use crate::security::{Carrier, Security, basic};
+use crate::security::{Carrier, Requirement, Security, basic};
 use crate::transport::ApiRequest;
+use toolgate_wire::http_text::percent_decode;
 
 /// Arguments that cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +81,20 @@ pub(crate) fn request(
     Ok(ApiRequest { method: operation.method.clone(), url, headers: parts.headers, body })
 }
 
+/// A URL with the credentials of the query in place of whatever stands there.
+pub(crate) fn with_query_credentials(mut url: Url, security: &Security, requirement: &Requirement) -> Url {
+    let query = url.query().map(str::to_owned).into_iter().collect();
+    let mut parts = Parts { query, ..Parts::default() };
+    for (carrier, secret) in security.credentials(requirement) {
+        if matches!(carrier, Carrier::Query(_)) {
+            parts.attach(carrier, secret);
+        }
+    }
+    let query = parts.query.join("&");
+    url.set_query(Some(query.as_str()).filter(|query| !query.is_empty()));
+    url
+}
+
 /// What a request is made of.
 #[derive(Default)]
 struct Parts {
@@ -130,13 +145,29 @@ impl Parts {
             Carrier::Bearer => self.set_header("authorization", format!("Bearer {secret}")),
             Carrier::Basic => self.set_header("authorization", basic(secret)),
             Carrier::Query(name) => {
-                let prefix = format!("{}=", escape(name));
-                self.query.retain(|pair| !pair.starts_with(&prefix));
-                self.query.push(format!("{prefix}{}", escape(secret)));
+                // One entry may have several pairs: a query of the path, or the whole query of 3.2.
+                let pairs = self.query.iter().flat_map(|pairs| pairs.split('&'));
+                self.query = pairs.filter(|pair| !is_named(pair, name)).map(str::to_owned).collect();
+                self.query.push(format!("{}={}", escape(name), escape(secret)));
             }
-            Carrier::Cookie(name) => self.cookies.push(format!("{name}={}", escape(secret))),
+            Carrier::Cookie(name) => {
+                self.cookies.retain(|pair| !is_named(pair, name));
+                self.cookies.push(format!("{name}={}", cookie_value(secret)));
+            }
         }
     }
+}
+
+/// Whether a pair of a query or a cookie has this name, however it is escaped.
+fn is_named(pair: &str, name: &str) -> bool {
+    let key = pair.split('=').next().unwrap_or_default().trim();
+    key == name || percent_decode(key).as_deref() == Some(name)
+}
+
+/// A secret as the value of a cookie: as it is where a cookie can have it, because servers compare what they issued.
+fn cookie_value(secret: &str) -> String {
+    let fits = |byte: u8| matches!(byte, b'!' | b'#'..=b'+' | b'-'..=b':' | b'<'..=b'[' | b']'..=b'~');
+    if secret.bytes().all(fits) { secret.to_owned() } else { escape(secret) }
 }
 
 fn url_of(base: &Url, path: &str, query: &[String]) -> Result<Url, ArgumentError> {
@@ -347,7 +378,8 @@ fn query_string(value: &Value, encoding: Encoding) -> String {
             let pairs = members.iter().flat_map(|(key, value)| query_pairs(key, value, encoding));
             pairs.collect::<Vec<_>>().join("&")
         }
-        (other, _) => escape_reserved(&text_of(other)),
+        // The caller wrote the whole query, so its separators and escapes are meant.
+        (other, _) => escape_but(&text_of(other), b"-._~:/?@!$'()*,;&=+%"),
     }
 }
 

@@ -10,7 +10,8 @@
 //! - `read`, `body`, `result_schema`, `servers`, `filter`, `security`: from the document to [`Operation`]s
 //! - `operation`: how an operation is called
 //! - `encode`, `multipart`, `idempotency`: from arguments to an [`ApiRequest`]
-//! - `transport`: the seam to the network; `answer`: from an [`ApiAnswer`] to a result
+//! - `transport`: the seam to the network; `answer`, `header_text`, `read_back`: from an [`ApiAnswer`] to a result
+//! - `pages`: all pages of a list
 //! - `api`: [`Api`], which has all of it
 //!
 //! Deliberately absent: fetching documents or references, flows that obtain tokens, policy, retries.
@@ -24,10 +25,13 @@ mod bounds;
 mod document;
 mod encode;
 mod filter;
+mod header_text;
 mod idempotency;
 mod multipart;
 mod operation;
+mod pages;
 mod read;
+mod read_back;
 mod result_schema;
 mod schema;
 mod security;

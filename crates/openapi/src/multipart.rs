@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::body::is_json;
 use crate::encode::{ArgumentError, text_of, unfit};
 use crate::operation::Field;
 
@@ -46,7 +47,8 @@ pub(crate) fn encode(media_type: &str, given: &[(&Field, &Value)]) -> Result<(St
     for (field, value) in given {
         match value {
             Value::Null => {}
-            Value::Array(items) => {
+            // A list is a part for each item, unless its part is declared as JSON.
+            Value::Array(items) if !is_json_part(field) => {
                 for item in items {
                     parts.push(part(field, item)?);
                 }
@@ -66,6 +68,16 @@ pub(crate) fn encode(media_type: &str, given: &[(&Field, &Value)]) -> Result<(St
     Ok((format!("{essence}; boundary={boundary}"), body))
 }
 
+/// Whether the document says that the part of a field is JSON, whatever its value is.
+fn is_json_part(field: &Field) -> bool {
+    !field.is_file && declared(field).is_some_and(|it| is_json(&it))
+}
+
+/// The one content type that the document sets; several, or a range, leave the choice open.
+fn declared(field: &Field) -> Option<String> {
+    field.content_type.clone().filter(|it| !it.contains([',', '*']))
+}
+
 fn part(field: &Field, value: &Value) -> Result<Part, ArgumentError> {
     let mut head = format!("Content-Disposition: form-data; name=\"{}\"", quoted(&field.name));
     let is_file = field.is_file || value.get("base64").is_some_and(Value::is_string);
@@ -73,13 +85,11 @@ fn part(field: &Field, value: &Value) -> Result<Part, ArgumentError> {
         let file = file(&field.argument, value)?;
         let filename = file.filename.unwrap_or_else(|| field.name.clone());
         head.push_str(&format!("; filename=\"{}\"", quoted(&filename)));
-        let declared = field.content_type.clone().filter(|it| !it.contains([',', '*']));
-        (file.bytes, file.media_type.or(declared).or_else(|| Some("application/octet-stream".to_owned())))
-    } else if value.is_object() {
-        let declared = field.content_type.clone();
-        (value.to_string().into_bytes(), declared.or_else(|| Some("application/json".to_owned())))
+        (file.bytes, file.media_type.or(declared(field)).or_else(|| Some("application/octet-stream".to_owned())))
+    } else if value.is_object() || is_json_part(field) {
+        (value.to_string().into_bytes(), declared(field).or_else(|| Some("application/json".to_owned())))
     } else {
-        (text_of(value).into_bytes(), field.content_type.clone())
+        (text_of(value).into_bytes(), declared(field))
     };
     if let Some(media_type) = media_type {
         head.push_str(&format!("\r\nContent-Type: {media_type}"));

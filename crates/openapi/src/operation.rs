@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) security: Requirement,
     pub(crate) accept: String,
     pub(crate) result: ResultForm,
+    /// The argument that asks for all pages of a list.
+    pub(crate) all_pages: Option<String>,
 }
 
 /// A part of a path.

@@ -19,6 +19,7 @@ use crate::document::{Document, Version};
 use crate::filter::OperationFilter;
 use crate::idempotency;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
+use crate::pages;
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
 use crate::security::{Requirement, Security, is_token};
@@ -86,7 +87,7 @@ impl<'d, 'a> Reader<'d, 'a> {
             security,
             filter,
             base,
-            default_security: document.top("security").as_ref().map(Security::requirement).unwrap_or_default(),
+            default_security: default_security(document, security),
             default_servers: document.top("servers").and_then(|it| it.as_array().cloned()).unwrap_or_default(),
             consumes: texts("consumes"),
             produces: texts("produces"),
@@ -184,6 +185,10 @@ impl<'d, 'a> Reader<'d, 'a> {
         let first_field = drafts.len();
         let (body_drafts, body) = body.map_or((Vec::new(), None), |DraftBody { drafts, body }| (drafts, Some(body)));
         drafts.extend(body_drafts);
+        let produces = operation.get("produces").map(|it| texts(Some(it))).unwrap_or_else(|| self.produces.clone());
+        let answer = result_schema::read(self.document, &mut self.schemas, operation, &produces);
+        let has_pages = method == "GET" && answer.has_pages;
+        drafts.extend(has_pages.then(pages::argument));
         if drafts.len() > MAX_PARAMETERS {
             return Err(format!("it has more than {MAX_PARAMETERS} parameters"));
         }
@@ -192,14 +197,13 @@ impl<'d, 'a> Reader<'d, 'a> {
             parameter.argument.clone_from(argument);
         }
         let body = body.map(|body| body.named(arguments.get(first_field..).unwrap_or_default()));
-        let produces = operation.get("produces").map(|it| texts(Some(it))).unwrap_or_else(|| self.produces.clone());
-        let answer = result_schema::read(self.document, &mut self.schemas, operation, &produces);
+        let all_pages = arguments.last().filter(|_| has_pages).cloned();
         let name = self.name(method, path, operation);
         let input = self.input_schema(drafts, &arguments);
         let output = answer.schema.map(|it| self.schemas.compose(&it.schema, &it.references, MAX_OUTPUT_BYTES));
         let tool = tool_text(&name, method, path, operation, &input, output.as_deref())?;
-        let plan =
-            Plan { base_path, template, query, parameters, body, security, accept: answer.accept, result: answer.form };
+        let (accept, result) = (answer.accept, answer.form);
+        let plan = Plan { base_path, template, query, parameters, body, security, accept, result, all_pages };
         Ok(Operation { name, method: method.to_owned(), path: path.to_owned(), tool, plan })
     }
 
@@ -343,6 +347,19 @@ impl<'d, 'a> Reader<'d, 'a> {
     /// The content types that the operation takes, in Swagger 2.0.
     pub(crate) fn consumes(&self, operation: &Value) -> Vec<String> {
         operation.get("consumes").map(|it| texts(Some(it))).unwrap_or_else(|| self.consumes.clone())
+    }
+}
+
+/// What operations need that do not say it themselves.
+fn default_security(document: &Document<'_>, security: &Security) -> Requirement {
+    if let Some(declared) = document.top("security") {
+        return Security::requirement(&declared);
+    }
+    // Any mention counts, also one in a schema: then the document may know what it leaves open.
+    let is_mentioned = |raw: &RawValue| raw.get().contains("\"security\"");
+    match document.paths().is_ok_and(|paths| paths.iter().any(|(_, raw)| is_mentioned(raw))) {
+        true => Requirement::new(),
+        false => security.assumed(),
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Answer {
     pub(crate) form: ResultForm,
     /// The value of `Accept`.
     pub(crate) accept: String,
+    /// Whether it is a list whose further pages a `Link` header names.
+    pub(crate) has_pages: bool,
 }
 
 /// Content types that `Accept` names at most.
@@ -30,7 +32,10 @@ pub(crate) fn read(
     let mut types: Vec<String> = Vec::new();
     let mut found: Vec<Value> = Vec::new();
     let mut is_complete = true;
+    let mut has_links = false;
     for response in successes(document, operation) {
+        let headers = response.get("headers").and_then(Value::as_object);
+        has_links |= headers.is_some_and(|headers| headers.keys().any(|name| name.eq_ignore_ascii_case("link")));
         let before = found.len();
         match document.version {
             Version::V2 => {
@@ -50,12 +55,13 @@ pub(crate) fn read(
         is_complete &= found.len() > before;
     }
     let schema = if is_complete { combined(document, schemas, found) } else { None };
+    let is_list = schema.as_ref().is_some_and(|it| it.schema.get("type").and_then(Value::as_str) == Some("array"));
     let (schema, form) = match schema {
         None => (None, ResultForm::Plain),
         Some(schema) if is_object(&schema.schema) => (Some(schema), ResultForm::Plain),
         Some(schema) => (Some(wrapped(schema)), ResultForm::Wrapped),
     };
-    Answer { schema, form, accept: accept(types) }
+    Answer { schema, form, accept: accept(types), has_pages: is_list && has_links }
 }
 
 /// The answers with a status of success; the default one if there is no other.

@@ -295,14 +295,14 @@ impl<'d, 'a> Schemas<'d, 'a> {
                 ("allOf", Value::Array(parts)) if !parts.is_empty() => {
                     let inner = Place { within_all_of: true, ..place.inner() };
                     let parts = parts.iter().map(|part| self.schema(part, inner, references)).collect();
-                    result.insert(keyword.clone(), parts);
+                    add_all_of(result, parts);
                 }
                 ("anyOf" | "oneOf", Value::Array(branches)) if !branches.is_empty() => {
                     let branches = self.branches(branches, keywords.get("discriminator"), place, references);
-                    match result.get_mut("anyOf") {
+                    match result.contains_key("anyOf") {
                         // With both keywords, a value must fit both.
-                        Some(_) => drop(result.insert("allOf".to_owned(), json!([{ "anyOf": branches }]))),
-                        None => drop(result.insert("anyOf".to_owned(), branches.into())),
+                        true => add_all_of(result, vec![json!({ "anyOf": branches })]),
+                        false => drop(result.insert("anyOf".to_owned(), branches.into())),
                     }
                 }
                 _ if place.direction == Direction::Input => constraint(keyword, value, keywords, result),
@@ -364,12 +364,29 @@ impl<'d, 'a> Schemas<'d, 'a> {
             let target = branch.get("$ref").and_then(Value::as_str);
             if let (Some(property), Some(target), Some(schema)) = (property, target, schema.as_object_mut())
                 && let Some(value) = discriminator_value(mapping, target)
+                && !self.contradicts(target, property, &value)
             {
                 discriminate(schema, property, &value);
             }
             converted.push(schema);
         }
         converted
+    }
+
+    /// Whether an alternative gives the discriminator values of its own, and not this one. Documents without a mapping
+    /// often mean the values that their schemas have, and not the names of the schemas.
+    fn contradicts(&self, target: &str, property: &str, value: &str) -> bool {
+        let Some(schema) = pointer(target).ok().and_then(|pointer| self.document.parse_at(&pointer)) else {
+            return false;
+        };
+        let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        parts.chain([&schema]).any(|part| {
+            let Some(own) = part.get("properties").and_then(|it| it.get(property)) else { return false };
+            let own = self.document.follow(Rc::new(own.clone())).map(|(own, _)| own).unwrap_or_default();
+            let is_other = |it: &Value| it.as_str() != Some(value);
+            own.get("const").is_some_and(is_other)
+                || own.get("enum").and_then(Value::as_array).is_some_and(|values| values.iter().all(is_other))
+        })
     }
 }
 
@@ -412,6 +429,14 @@ fn discriminator_value(mapping: Option<&Map<String, Value>>, target: &str) -> Op
         (Some((value, _)), None) => Some(value.clone()),
         (Some(_), Some(_)) => None,
         (None, _) => Some(target.rsplit('/').next().unwrap_or_default().to_owned()),
+    }
+}
+
+/// Adds schemas that a value must fit too.
+fn add_all_of(result: &mut Map<String, Value>, parts: Vec<Value>) {
+    match result.get_mut("allOf") {
+        Some(Value::Array(known)) => known.extend(parts),
+        _ => drop(result.insert("allOf".to_owned(), parts.into())),
     }
 }
 

@@ -3,6 +3,9 @@
 //! Credentials come from the configuration, by the name of the scheme in the document; `bearer` and `basic` are
 //! schemes of their own where the document has none of that name. They are attached after everything else, so no
 //! argument can replace one. Flows that obtain a token are not run here.
+//!
+//! Many documents describe their schemes and then ask for none of them, neither at the top nor at any operation. What is
+//! configured for such a document is meant for all of its requests; otherwise it would never be sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,6 +92,13 @@ impl Security {
     pub(crate) fn requirement(value: &Value) -> Requirement {
         let alternatives = value.as_array().into_iter().flatten().filter_map(Value::as_object);
         alternatives.map(|needed| needed.keys().cloned().collect()).collect()
+    }
+
+    /// What a document asks for that has schemes and asks for none: what is configured, together; else any of them.
+    pub(crate) fn assumed(&self) -> Requirement {
+        let declared = || self.schemes.keys().filter(|name| !self.always.contains(name)).cloned();
+        let configured: Vec<String> = declared().filter(|name| self.credentials.0.contains_key(name)).collect();
+        if configured.is_empty() { declared().map(|name| vec![name]).collect() } else { vec![configured] }
     }
 
     /// The credentials for a request: of the first alternative that is complete, and those that every request carries.

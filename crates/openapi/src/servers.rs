@@ -44,7 +44,10 @@ fn of_first_path(document: &Document<'_>) -> Vec<String> {
 
 fn v2_servers(document: &Document<'_>, origin: Option<&Url>) -> Vec<String> {
     let text = |key: &str| document.top(key).and_then(|it| it.as_str().map(str::to_owned));
-    let path = text("basePath").unwrap_or_default();
+    let mut path = text("basePath").unwrap_or_default();
+    if !path.is_empty() && !path.starts_with('/') {
+        path.insert(0, '/');
+    }
     let Some(host) = text("host") else { return origin.map(|_| path).into_iter().collect() };
     let schemes = document.top("schemes").and_then(|it| it.as_array().cloned()).unwrap_or_default();
     let mut schemes: Vec<&str> = schemes.iter().filter_map(Value::as_str).collect();

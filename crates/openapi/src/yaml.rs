@@ -1,18 +1,20 @@
 //! Rewrites a YAML document (1.2, core schema) as JSON text.
 //!
 //! Aliases are expanded, and what they expand to counts against the size of a document, so an alias bomb is refused.
-//! Mapping keys that are numbers, such as the status codes of `responses`, become text. Merge keys (`<<`) and tags of
-//! applications are not supported.
+//! Mapping keys that are numbers, such as the status codes of `responses`, become text. Merge keys (`<<`), which are no part
+//! of YAML 1.2 and common in documents, are resolved at the end. Tags of applications are not supported.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Value};
 
 use crate::bounds::{MAX_DOCUMENT_BYTES, MAX_YAML_DEPTH};
 
 /// Converts the first document of a text.
 pub(crate) fn to_json(text: &str) -> Result<String, String> {
-    let mut writer = Writer { json: String::with_capacity(text.len()), open: Vec::new(), anchors: HashMap::new() };
+    let json = String::with_capacity(text.len());
+    let mut writer = Writer { json, open: Vec::new(), anchors: HashMap::new(), has_merge_keys: false };
     for event in Parser::new_from_str(text) {
         let (event, at) = event.map_err(|error| format!("invalid YAML: {error}"))?;
         writer.take(event).map_err(|message| format!("line {}: {message}", at.start.line()))?;
@@ -20,7 +22,42 @@ pub(crate) fn to_json(text: &str) -> Result<String, String> {
             return Err(format!("it has more than {MAX_DOCUMENT_BYTES} bytes as JSON"));
         }
     }
-    Ok(writer.json)
+    if !writer.has_merge_keys {
+        return Ok(writer.json);
+    }
+    let mut document: Value = serde_json::from_str(&writer.json).map_err(|error| error.to_string())?;
+    merge(&mut document);
+    Ok(document.to_string())
+}
+
+/// The key whose value, a map or a list of maps, gives a map the members that it does not have itself.
+const MERGE_KEY: &str = "<<";
+
+fn merge(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(merge);
+            match members.shift_remove(MERGE_KEY) {
+                Some(Value::Object(given)) => inherit(members, given),
+                Some(Value::Array(several)) => {
+                    for one in several {
+                        if let Value::Object(given) = one {
+                            inherit(members, given);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(merge),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn inherit(members: &mut Map<String, Value>, given: Map<String, Value>) {
+    for (key, value) in given {
+        members.entry(key).or_insert(value);
+    }
 }
 
 struct Writer {
@@ -28,6 +65,7 @@ struct Writer {
     open: Vec<Collection>,
     /// The JSON text of each anchor.
     anchors: HashMap<usize, String>,
+    has_merge_keys: bool,
 }
 
 /// A collection that is not closed yet.
@@ -44,6 +82,7 @@ impl Writer {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let start = self.before_value();
+                self.has_merge_keys |= style == ScalarStyle::Plain && text == MERGE_KEY && self.is_key();
                 let is_text = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
                 if is_text || self.is_key() {
                     self.text(&text)
@@ -162,6 +201,16 @@ mod tests {
     #[test]
     fn aliases_are_expanded() {
         check("a: &x {k: [1]}\nb: *x\nc: [*x]", r#"{"a":{"k":[1]},"b":{"k":[1]},"c":[{"k":[1]}]}"#);
+    }
+
+    #[test]
+    fn a_merge_key_gives_what_a_map_does_not_have() {
+        check("a: &x {k: 1, l: 2}\nb: {<<: *x, l: 3}", r#"{"a":{"k":1,"l":2},"b":{"l":3,"k":1}}"#);
+        check(
+            "a: &x {k: 1}\nb: &y {<<: *x, m: 2}\nc:\n  <<: [*y, {k: 9, n: 3}]",
+            r#"{"a":{"k":1},"b":{"m":2,"k":1},"c":{"m":2,"k":1,"n":3}}"#,
+        );
+        check("a: {'<<': {k: 1}}", r#"{"a":{"<<":{"k":1}}}"#);
     }
 
     #[test]

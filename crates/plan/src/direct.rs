@@ -67,10 +67,37 @@ fn is_meant(text: &str) -> bool {
 fn malformed(source: &str, at: usize, text: &str, error: &serde_json::Error) -> SyntaxFault {
     // serde_json ends lines at line feeds only, and its columns count bytes.
     let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
-    let offset = at + (line_start + error.column().saturating_sub(1)).min(text.len());
-    let message = error.to_string();
-    let what = message.split(" at line ").next().unwrap_or_default().replace("EOF while parsing", "it ends inside");
-    SyntaxFault::new(format!("The call is not valid JSON: {what}")).at(source, offset).hint(SHAPE)
+    // Column zero is the end of the line before.
+    let offset = (line_start + error.column()).saturating_sub(1).min(text.len());
+    let what = if error.is_eof() { ENDS.to_owned() } else { unexpected(text, offset) };
+    SyntaxFault::new(format!("The call is not valid JSON: {what}")).at(source, at + offset).hint(SHAPE)
+}
+
+const ENDS: &str = "it ends too early";
+
+/// What stands at the place where a text stops being JSON. Told by the text: the parser's errors have a place, and their
+/// wording is nobody's promise.
+fn unexpected(text: &str, offset: usize) -> String {
+    let offset = (0..=offset).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let (before, rest) = text.split_at(offset);
+    let Some(found) = rest.chars().next() else { return ENDS.to_owned() };
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    match (before.trim_end().chars().next_back(), found) {
+        (Some(','), '}' | ']') => "there is a comma after the last item".to_owned(),
+        (_, '\'') => "texts and keys need double quotes".to_owned(),
+        (_, '\n' | '\r' | '\t') => "a line break or tab inside a text must be written as \\n or \\t".to_owned(),
+        _ if half_character(before).is_some() => "a text has half of a character".to_owned(),
+        _ if is_number(found) && before.chars().next_back().is_some_and(is_number) => {
+            "a number is not written as JSON has it, or is too large".to_owned()
+        }
+        _ => format!("`{}` is not expected here", shorten(&found.escape_debug().to_string())),
+    }
+}
+
+/// The escape of half a surrogate pair, such as `\ud800`, at the end of a text.
+fn half_character(text: &str) -> Option<u32> {
+    let escape = text.get(text.len().checked_sub(6)?..)?.strip_prefix("\\u")?;
+    u32::from_str_radix(escape, 16).ok().filter(|unit| (0xd800..0xe000).contains(unit))
 }
 
 const SHAPE: &str = "Send {\"tool\": \"backend.tool\", \"arguments\": {…}}.";

@@ -114,16 +114,31 @@ fn plain_json_is_a_direct_call() {
     check(r#"{"tool": "db.find", "x": 1}"#, "bad call: `x` is not expected beside `tool` and `arguments`");
     check(r#"{"tool": "search_tools"}"#, "bad call: There is no tool `search_tools` behind a backend");
     check(r#"{"tool": "db.fnd"}"#, "bad call: There is no tool `db.fnd`");
-    check(r#"{"tool": "db.find", "arguments": {"q": 1,}}"#, "fault: The call is not valid JSON: trailing comma");
-    check(r#"{"tool": "db.find", 'arguments': {}}"#, "fault: The call is not valid JSON: key must be a string");
+    check(
+        r#"{"tool": "db.find", "arguments": {"q": 1,}}"#,
+        "fault: The call is not valid JSON: there is a comma after the last item",
+    );
+    check(
+        r#"{"tool": "db.find", 'arguments': {}}"#,
+        "fault: The call is not valid JSON: texts and keys need double quotes",
+    );
+    for (wrong, what) in [
+        ("x", "`x` is not expected here"),
+        ("tru", "`}` is not expected here"),
+        ("1e999", "a number is not written as JSON has it, or is too large"),
+        ("01", "a number is not written as JSON has it, or is too large"),
+        ("\"a\nb\"", "a line break or tab inside a text must be written as \\n or \\t"),
+        ("\"\\q\"", "`q` is not expected here"),
+        ("1 é", "`é` is not expected here"),
+    ] {
+        let text = format!("{{\"tool\": \"db.find\", \"arguments\": {{\"q\": {wrong}}}}}");
+        check(&text, &format!("fault: The call is not valid JSON: {what}"));
+    }
     check(
         r#"{"tool": "db.find", "arguments": {"q": "\ud800"}}"#,
-        "fault: The call is not valid JSON: unexpected end of hex escape",
+        "fault: The call is not valid JSON: a text has half of a character",
     );
-    check(
-        "{\"arguments\": {\"q\": 1}, \"tool\": \"db.find\"",
-        "fault: The call is not valid JSON: it ends inside an object",
-    );
+    check("{\"arguments\": {\"q\": 1}, \"tool\": \"db.find\"", "fault: The call is not valid JSON: it ends too early");
     check(r#"{"other": 1}"#, "fault: Expected a semicolon or an implicit semicolon after a statement, but found none");
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use support::Catalog;
-use toolgate_plan::{Arguments, FailureFacts, Finding, Position, hint_for, hint_for_timeout, preflight};
+use toolgate_plan::{Arguments, FailureFacts, Finding, FindingCode, Position, hint_for, hint_for_timeout, preflight};
 use toolgate_wire::{ErrorClass, Profile};
 
 fn line(kind: &str, finding: &Finding) -> String {
@@ -301,12 +301,24 @@ fn a_variable_that_hides_a_backend_is_a_warning() {
 }
 
 #[test]
-fn a_misspelt_backend_is_a_warning() {
-    check("await exaa.web_search({})", &["warning unknown_backend 1:7 `exaa` is not defined (Did you mean `exa`?)"]);
+fn a_misspelt_backend_is_an_error_where_its_failure_is_certain() {
+    check("await exaa.web_search({})", &["error unknown_backend 1:7 `exaa` is not defined (Did you mean `exa`?)"]);
     check(
         "await tools.exaa.web_search({})",
-        &["warning unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
+        &["error unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
     );
+    for survives in [
+        "if (x) await exaa.web_search({}); return 1",
+        "try { await exaa.web_search({}) } catch {} return 1",
+        "exaa = { web_search() {} }; return await exaa.web_search({})",
+        "globalThis.exaa = other; return await exaa.web_search({})",
+        "const f = async () => { await exaa.web_search({}) }; return 1",
+        "return typeof exaa === 'undefined' ? 1 : await exaa.web_search({})",
+    ] {
+        let found = preflight(survives, &Catalog).expect(survives);
+        assert_eq!(found.errors, [], "{survives}");
+        assert!(found.warnings.iter().any(|one| one.code == FindingCode::UnknownBackend), "{survives}");
+    }
     check("await other.thing({}); Math.max(1)", &[]);
 }
 

@@ -6,7 +6,12 @@
 //! catch the error. Everything else that the compiler says is a warning or nothing: no program that runs correctly is
 //! refused for its style.
 //!
-//! The compiler's messages are read by their numbers and the types that they quote. A message of another form is nothing.
+//! The compiler's messages are read by their numbers and by the names that they quote, which are names of the program and of
+//! our declarations (`$tg12`); what the sentence around them says is not looked at. There is nothing more structured: in
+//! TypeScript 7.0.2 a diagnostic of the language server, and of the API that its package calls unstable, is a number, a place
+//! and finished text, without the arguments that the text was made of. That API also gives types at positions, by a round
+//! trip for each over a channel of its own: dearer than the check, and announced to change. What a message quotes is
+//! looked up in the declarations and compared with the program's own text, so a message of another form is nothing.
 
 use toolgate_catalog::types::check::{Declarations, DeclaredType, RESERVED, TypeOrigin};
 use toolgate_plan::suggest::{nearest, question};
@@ -133,10 +138,10 @@ impl Judge<'_> {
             2461 | 2488 | 2495 | 2548 | 2549 | 2569 => self.promise(offset, quoted.first()?),
             2365 => quoted.0.iter().find_map(|one| self.promise(offset, one)),
             2322 => self.value_of_argument(offset, quoted.first()?, quoted.second()?),
-            2345 => self.argument(offset, &quoted, diagnostic),
-            2739..=2741 => self.missing(offset, &diagnostic.message),
-            2353 | 2561 => self.unknown_argument(offset, quoted.first()?, &diagnostic.message),
-            2554 => self.no_argument(offset, &diagnostic.message),
+            2345 => self.argument(offset, quoted.first()?, quoted.second()?),
+            2739..=2741 => self.missing(offset, self.last_declared(&quoted)?),
+            2353 | 2561 => self.unknown_argument(offset, &quoted),
+            2554 => self.no_argument(offset),
             _ => None,
         }
     }
@@ -248,11 +253,10 @@ impl Judge<'_> {
         self.about_arguments(offset, message, suggestion)
     }
 
-    fn argument(&self, offset: usize, quoted: &Quoted<'_>, diagnostic: &Diagnostic) -> Option<Opinion> {
-        let (given, wanted) = (quoted.first()?, quoted.second()?);
-        self.declarations.get(wanted).filter(|wanted| wanted.origin == TypeOrigin::Argument)?;
-        if let Some(missing) = diagnostic.message.lines().skip(1).find(|line| is_missing(line)) {
-            return self.missing(offset, missing);
+    fn argument(&self, offset: usize, given: &str, wanted: &str) -> Option<Opinion> {
+        let wanted = self.declarations.get(wanted).filter(|wanted| wanted.origin == TypeOrigin::Argument)?;
+        if let Some(missing) = self.missing(offset, wanted) {
+            return Some(missing);
         }
         match kind_of(given)? {
             Kind::Object => None,
@@ -267,26 +271,26 @@ impl Judge<'_> {
         }
     }
 
-    /// What an object literal lacks.
-    fn missing(&self, offset: usize, message: &str) -> Option<Opinion> {
-        if !self.usage.is_whole_literal(offset) {
+    /// What an object literal lacks, by its own keys.
+    fn missing(&self, offset: usize, wanted: &DeclaredType) -> Option<Opinion> {
+        let given = self.usage.literal_keys(offset)?;
+        let missing: Vec<&str> =
+            wanted.required.iter().filter(|name| !given.contains(name)).map(String::as_str).collect();
+        if missing.is_empty() {
             return None;
         }
-        let quoted = Quoted::of(message);
-        let wanted = quoted.0.iter().rev().find_map(|one| self.declarations.get(one))?;
-        let names = match message.split_once("': ").map(|(_, names)| names.trim_end_matches('.')) {
-            Some(names) => names.to_owned(),
-            None => (*quoted.first()?).to_owned(),
-        };
-        let names = names.replace('"', "");
         let shown = one_line(&wanted.shown, MAX_QUOTED);
-        let message = format!("{shown} lacks {}", one_line(&names, 200));
+        let message = format!("{shown} lacks {}", one_line(&missing.join(", "), 200));
         let keys: Vec<&str> = wanted.keys.iter().map(String::as_str).collect();
         self.about_arguments(offset, message, listed(&keys))
     }
 
-    fn unknown_argument(&self, offset: usize, _: &str, message: &str) -> Option<Opinion> {
-        let quoted = Quoted::of(message);
+    /// The declared type that a message quotes last: the one that is wanted.
+    fn last_declared(&self, quoted: &Quoted<'_>) -> Option<&DeclaredType> {
+        quoted.0.iter().rev().find_map(|one| self.declarations.get(one))
+    }
+
+    fn unknown_argument(&self, offset: usize, quoted: &Quoted<'_>) -> Option<Opinion> {
         let wanted = quoted.0.iter().find_map(|one| self.declarations.get(one))?;
         // `__proto__` in a literal is no property.
         let is_name = |one: &&&str| !one.is_empty() && **one != "__proto__" && !one.starts_with(RESERVED);
@@ -298,18 +302,15 @@ impl Judge<'_> {
         self.about_arguments(offset, message, Some(suggestion).filter(|text| !text.is_empty()))
     }
 
-    fn no_argument(&self, offset: usize, message: &str) -> Option<Opinion> {
-        if message != "Expected 1 arguments, but got 0." {
+    /// Another number of arguments than a tool takes. Too many are no error in JavaScript.
+    fn no_argument(&self, offset: usize) -> Option<Opinion> {
+        if self.usage.arguments_at(offset) != Some(0) {
             return None;
         }
         let callee = self.usage.global_call_at(offset)?;
         let message = format!("{} needs its arguments", one_line(callee, MAX_QUOTED));
         self.about_arguments(offset, message, None)
     }
-}
-
-fn is_missing(line: &str) -> bool {
-    line.contains(" is missing in type ") || line.contains(" is missing the following properties ")
 }
 
 fn is_promise(of: &str) -> bool {

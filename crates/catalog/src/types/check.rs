@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::learned::LearnedType;
 use super::result_schema;
-use super::shape::{Bounds, Field, References, Shaper, Type};
+use super::shape::{Bounds, Field, References, Shaper, Type, UNKNOWN};
 use crate::{Backend, ToolEntry, ToolRef};
 
 /// The beginning of every name in the declarations that is not a global. A program that has it is not checked.
@@ -41,6 +41,8 @@ pub struct DeclaredType {
     pub shown: String,
     /// Its keys.
     pub keys: Vec<String>,
+    /// Those that arguments must have.
+    pub required: Vec<String>,
     /// Where it comes from.
     pub origin: TypeOrigin,
 }
@@ -84,7 +86,7 @@ pub type Learned<'a> = dyn Fn(&str, &str) -> Option<LearnedType> + 'a;
 impl Declarations {
     /// The declarations for programs that name these backends and functions.
     pub fn new(backends: &[CheckedBackend<'_>], functions: &[CheckedFunction<'_>], learned: &Learned<'_>) -> Self {
-        let mut writer = Writer { declarations: Self::default(), pending: String::new() };
+        let mut writer = Writer { declarations: Self::default(), pending: String::new(), open: Vec::new() };
         writer.put(GLOBALS);
         let mut registry = String::new();
         for one in backends {
@@ -143,6 +145,8 @@ struct Writer {
     declarations: Declarations,
     /// Types that a line needs and that are written before it.
     pending: String,
+    /// The pointers and names of recursive types that are being written.
+    open: Vec<(String, String)>,
 }
 
 impl Writer {
@@ -158,10 +162,21 @@ impl Writer {
 
     /// The name of a new type.
     fn declare(&mut self, shown: &str, keys: Vec<String>, origin: TypeOrigin, body: &str) -> String {
-        let name = format!("{RESERVED}{}", self.declarations.types.len());
-        self.declarations.types.push(DeclaredType { shown: shown.to_owned(), keys, origin });
-        let _ = writeln!(self.pending, "interface {name} {{ {body} }}");
+        let name = self.reserve(shown, keys, origin);
+        self.define(&name, body);
         name
+    }
+
+    /// The name of a type that is defined later, because it contains itself.
+    fn reserve(&mut self, shown: &str, keys: Vec<String>, origin: TypeOrigin) -> String {
+        let name = format!("{RESERVED}{}", self.declarations.types.len());
+        let (shown, required) = (shown.to_owned(), Vec::new());
+        self.declarations.types.push(DeclaredType { shown, keys, required, origin });
+        name
+    }
+
+    fn define(&mut self, name: &str, body: &str) {
+        let _ = writeln!(self.pending, "interface {name} {{ {body} }}");
     }
 
     fn backend(&mut self, one: &CheckedBackend<'_>, learned: &Learned<'_>) -> String {
@@ -207,8 +222,12 @@ impl Writer {
         if !is_closed {
             body.push_str("[k: string]: any");
         }
-        let keys = fields.iter().map(|field| field.name.clone()).collect();
-        self.declare(shown, keys, TypeOrigin::Argument, &body)
+        let name = self.declare(shown, keys_of(fields), TypeOrigin::Argument, &body);
+        if let Some(declared) = self.declarations.types.last_mut() {
+            let required = fields.iter().filter(|field| !field.optional);
+            declared.required = required.map(|field| field.name.clone()).collect();
+        }
+        name
     }
 
     fn argument_type(&mut self, shape: &Type, shown: &str) -> String {
@@ -230,8 +249,11 @@ impl Writer {
         }
         let shown = format!("{}()", tool.spelling());
         if let (Some(root), Some(schema)) = (tool.tool().output_schema(), result_schema(tool.tool())) {
-            let shape = Shaper::new(root, BOUNDS, References::Inline).shape(schema);
-            return self.value(&shape, &shown, TypeOrigin::Result);
+            let shape = Shaper::new(root, BOUNDS, References::Mark).shape(schema);
+            // A schema that says nothing declares nothing.
+            if shape != UNKNOWN {
+                return self.value(&shape, &shown, TypeOrigin::Result);
+            }
         }
         match learned(tool.backend.name(), &tool.tool().name) {
             Some(learned) => self.value(&learned.shape_for_check(LEARNED_DEPTH), &shown, TypeOrigin::Learned),
@@ -255,16 +277,29 @@ impl Writer {
                 let is_open = *omitted > 0 || index.is_some();
                 self.object(fields, is_open, shown, origin)
             }
+            Type::Object { fields, omitted: 0, index: Some(of) } if fields.is_empty() && !self.is_full() => {
+                self.dictionary(of, shown, origin)
+            }
             Type::Union(members) => self.union(members, shown, origin),
             Type::Intersection(members) => match merged(members) {
                 Some((fields, is_open)) => self.object(&fields, is_open, shown, origin),
                 None => "any".to_owned(),
             },
+            Type::Recursive { pointer, of } => self.recursive(pointer, of, shown, origin),
+            Type::Named(pointer) => {
+                let known = self.open.iter().rfind(|(open, _)| open == pointer);
+                known.map_or_else(|| "any".to_owned(), |(_, name)| name.clone())
+            }
             _ => "any".to_owned(),
         }
     }
 
     fn object(&mut self, fields: &[Field], is_open: bool, shown: &str, origin: TypeOrigin) -> String {
+        let body = self.fields(fields, is_open, shown, origin);
+        self.declare(shown, keys_of(fields), origin, &body)
+    }
+
+    fn fields(&mut self, fields: &[Field], is_open: bool, shown: &str, origin: TypeOrigin) -> String {
         let mut body = String::new();
         for field in fields {
             let of = self.value(&field.shape, &format!("{shown}.{}", field.name), origin);
@@ -273,8 +308,27 @@ impl Writer {
         if is_open {
             body.push_str("[k: string]: any");
         }
-        let keys = fields.iter().map(|field| field.name.clone()).collect();
-        self.declare(shown, keys, origin, &body)
+        body
+    }
+
+    /// An object whose keys are data: every one leads to the same type.
+    fn dictionary(&mut self, of: &Type, shown: &str, origin: TypeOrigin) -> String {
+        let of = self.value(of, &format!("{shown}[key]"), origin);
+        if of == "any" { of } else { self.declare(shown, Vec::new(), origin, &format!("[k: string]: {of}")) }
+    }
+
+    /// A type that contains itself has its name before its fields are written.
+    fn recursive(&mut self, pointer: &str, of: &Type, shown: &str, origin: TypeOrigin) -> String {
+        let Type::Object { fields, omitted, index } = of else { return self.value(of, shown, origin) };
+        if fields.is_empty() || self.is_full() {
+            return "any".to_owned();
+        }
+        let name = self.reserve(shown, keys_of(fields), origin);
+        self.open.push((pointer.to_owned(), name.clone()));
+        let body = self.fields(fields, *omitted > 0 || index.is_some(), shown, origin);
+        self.open.pop();
+        self.define(&name, &body);
+        name
     }
 
     fn union(&mut self, members: &[Type], shown: &str, origin: TypeOrigin) -> String {
@@ -309,6 +363,10 @@ impl Writer {
             self.put("");
         }
     }
+}
+
+fn keys_of(fields: &[Field]) -> Vec<String> {
+    fields.iter().map(|field| field.name.clone()).collect()
 }
 
 /// The one kind that all members have, `null` aside: `"open" | "closed"` are texts.
@@ -397,6 +455,44 @@ mod tests {
         assert_eq!(declarations.get("$tg3").unwrap().keys, ["get_issue"]);
         assert!(declarations.get("$tgs").is_none() && declarations.get("$tg4").is_none());
         assert!(declarations.has_result_key("login") && !declarations.has_result_key("id"));
+    }
+
+    #[test]
+    fn a_type_that_contains_itself_and_a_dictionary_are_declared() {
+        let tree = json!({ "type": "object", "required": ["name"], "properties": {
+            "name": { "type": "string" }, "kids": { "type": "array", "items": { "$ref": "#/$defs/tree" } },
+        } });
+        let declarations = declared(
+            vec![json!({
+                "name": "t",
+                "outputSchema": { "type": "object", "$defs": { "tree": tree, "loop": { "$ref": "#/$defs/loop" } }, "properties": {
+                    "root": { "$ref": "#/$defs/tree" }, "loop": { "$ref": "#/$defs/loop" },
+                    "by_id": { "type": "object", "additionalProperties": { "type": "object", "properties": { "n": { "type": "number" } } } },
+                    "free": { "type": "object", "additionalProperties": true },
+                } },
+            })],
+            None,
+        );
+        let text = declarations.text.strip_prefix(GLOBALS).unwrap();
+        let types: Vec<&str> = text.lines().filter(|line| !line.contains("Promise")).take(5).collect();
+        insta::assert_snapshot!(types.join("\n"), @r#"
+        interface $tg0 { [k: string]: any }
+        interface $tg1 { "name": $tgs; "kids": ($tg1)[];  }
+        interface $tg2 { "n": $tgn;  }
+        interface $tg3 { [k: string]: $tg2 }
+        interface $tg4 { "root": $tg1; "loop": any; "by_id": $tg3; "free": any;  }
+        "#);
+        assert_eq!(declarations.get("$tg1").unwrap().shown, "my_b.t().root");
+        assert_eq!(declarations.get("$tg2").unwrap().shown, "my_b.t().by_id[key]");
+    }
+
+    #[test]
+    fn a_result_schema_that_says_nothing_is_none() {
+        for schema in [json!({}), json!({ "description": "anything" })] {
+            let tool = json!({ "name": "list", "outputSchema": schema });
+            let declarations = declared(vec![tool], Some(r#"[{"id":1}]"#));
+            assert!(declarations.text.contains("Promise<($tg1)[]>"), "{}", declarations.text);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::super::Catalog;
 use super::super::backend::{Backend, ToolRef};
 use super::learned::LearnedTypes;
 use super::print::{Layout, doc, key, line, print, text_lines};
-use super::shape::{Bounds, Declared, References, Shaper, Type, pascal};
+use super::shape::{Bounds, Declared, References, Shaper, Type, UNKNOWN, pascal};
 use super::signature::{argument, parameter_name};
 use super::{print, result_schema};
 
@@ -104,6 +104,7 @@ fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &
         write_pending(named, root, types);
         shape
     });
+    let output = output.filter(|shape| *shape != UNKNOWN);
     line(out, 1);
     doc(out, &documentation(tool), 1);
     out.push_str(&format!("{}({}", tool.entry.identifier(), parameter_name(&argument_shape)));

@@ -34,6 +34,7 @@ pub(super) fn print(out: &mut String, shape: &Type, layout: Layout) {
         Type::Object { fields, omitted, index } => object(out, fields, *omitted, index.as_deref(), layout),
         Type::Union(members) => joined(out, members, " | ", layout),
         Type::Intersection(members) => joined(out, members, " & ", layout),
+        Type::Recursive { of, .. } => print(out, of, layout),
     }
 }
 

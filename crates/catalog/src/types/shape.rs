@@ -34,6 +34,12 @@ pub(super) enum Type {
     },
     Union(Vec<Type>),
     Intersection(Vec<Type>),
+    /// A type that contains itself: inside, [`Named`](Self::Named) with this pointer stands for it. Only of
+    /// [`References::Mark`].
+    Recursive {
+        pointer: String,
+        of: Box<Type>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +75,8 @@ pub(super) struct Bounds {
 pub(super) enum References<'n> {
     /// Replaced by its target; a cycle is cut with the target's name.
     Inline,
+    /// Replaced by its target, which is marked if it contains itself.
+    Mark,
     /// Replaced by the name of a declared type.
     Declare(&'n mut Declared),
 }
@@ -132,11 +140,13 @@ pub(super) struct Shaper<'a, 'n> {
     references: References<'n>,
     /// Pointers whose targets are being converted, to detect cycles.
     open: Vec<String>,
+    /// Those of them that were met again.
+    met_again: HashSet<String>,
 }
 
 impl<'a, 'n> Shaper<'a, 'n> {
     pub(super) fn new(root: &'a Value, bounds: Bounds, references: References<'n>) -> Self {
-        Self { root, bounds, references, open: Vec::new() }
+        Self { root, bounds, references, open: Vec::new(), met_again: HashSet::new() }
     }
 
     /// The type of a field, an argument or a result.
@@ -206,13 +216,19 @@ impl<'a, 'n> Shaper<'a, 'n> {
         if self.open.contains(&pointer) {
             return match self.references {
                 References::Inline => Type::Named(sanitise(&pascal(last_segment(&pointer)), NameScope::Global)),
+                References::Mark => {
+                    self.met_again.insert(pointer.clone());
+                    Type::Named(pointer)
+                }
                 References::Declare(_) => UNKNOWN,
             };
         }
         self.open.push(pointer);
-        let shape = self.at(target, depth + 1, position);
-        self.open.pop();
-        shape
+        let of = self.at(target, depth + 1, position);
+        match self.open.pop() {
+            Some(pointer) if self.met_again.remove(&pointer) => Type::Recursive { pointer, of: Box::new(of) },
+            _ => of,
+        }
     }
 
     fn typed(&mut self, keywords: &'a Map<String, Value>, depth: usize) -> Type {

@@ -86,7 +86,8 @@ fn parameter(tool: ToolRef<'_>, bounds: Bounds) -> String {
 pub(super) fn parameter_name(shape: &Type) -> &'static str {
     let optional = match shape {
         Type::Object { fields, .. } => fields.iter().all(|field| field.optional),
-        _ => false,
+        // A schema that says nothing requires nothing.
+        other => *other == super::shape::UNKNOWN,
     };
     if optional { "args?: " } else { "args: " }
 }
@@ -99,6 +100,7 @@ pub(super) fn argument(shape: Type) -> Type {
         {
             Type::Object { fields, omitted, index: None }
         }
+        other if other == super::shape::UNKNOWN => Type::Object { fields: Vec::new(), omitted: 0, index: None },
         other => other,
     }
 }
@@ -107,8 +109,12 @@ fn result(tool: ToolRef<'_>, bounds: Bounds) -> String {
     let Some(schema) = result_schema(tool.tool()) else { return "Promise<any>".to_owned() };
     // `$ref` is resolved from the root of the document even if only a part of it is printed.
     let root = tool.tool().output_schema().unwrap_or(schema);
+    let shape = Shaper::new(root, bounds, References::Inline).shape(schema);
+    if shape == super::shape::UNKNOWN {
+        return "Promise<any>".to_owned();
+    }
     let mut out = "Promise<".to_owned();
-    print(&mut out, &Shaper::new(root, bounds, References::Inline).shape(schema), Layout::Line);
+    print(&mut out, &shape, Layout::Line);
     out.push('>');
     out
 }

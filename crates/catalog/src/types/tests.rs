@@ -71,6 +71,17 @@ fn plain_types_are_words() {
 }
 
 #[test]
+fn a_schema_that_says_nothing_requires_nothing() {
+    for nothing in [json!({}), json!({ "description": "d" }), json!({ "type": "strin" })] {
+        let catalog = one(nothing.clone(), Some(nothing));
+        assert_parses(&catalog);
+        let tool = catalog.tool("exa", "t").unwrap();
+        assert_eq!(signature(tool), "t(args?: {}): Promise<any>");
+        assert!(tool_declaration(tool).contains("t(args?: {}): Promise<any>;"), "{}", tool_declaration(tool));
+    }
+}
+
+#[test]
 fn several_types_are_a_union() {
     check(json!({ "type": ["string", "null"] }), "string | null");
     check(json!({ "type": ["integer", "number"] }), "number");

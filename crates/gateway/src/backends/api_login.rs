@@ -91,8 +91,8 @@ impl ApiLogin {
 
 /// The challenge of an answer that refuses the token.
 fn challenge_of(answer: &ApiAnswer) -> Option<Challenge> {
-    let header = answer.headers.iter().find(|(name, _)| name == "www-authenticate");
-    let challenge = Challenge::parse(header.map(|(_, value)| value.as_str()).unwrap_or_default());
+    let headers = answer.headers.iter().filter(|(name, _)| name == "www-authenticate");
+    let challenge = Challenge::of_headers(headers.map(|(_, value)| value.as_str()));
     match answer.status {
         401 => Some(challenge),
         403 => Some(challenge).filter(Challenge::is_insufficient_scope),

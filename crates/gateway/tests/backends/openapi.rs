@@ -136,7 +136,7 @@ async fn a_client_is_told_of_further_pages() {
     let reply = backend.call("listPets", object(json!({})), options).await.unwrap();
     let reply = reply.into_raw().unwrap();
     let links = &reply["_meta"]["toolgate/http"]["links"];
-    assert_eq!(links["next"]["arguments"], json!({ "limit": "2" }));
+    assert_eq!(links["next"]["arguments"], json!({ "limit": 2 }));
 }
 
 #[tokio::test]

@@ -71,6 +71,10 @@ pub(crate) fn what_is_certainly_wrong_is_found_before_the_first_call() {
             "const x = 'a'; /* ü */ const r = await tracker.get_issue({ number: 1 }); return x + r.¦stat",
             "unknown_property",
         ),
+        // A type that contains itself, and one whose keys are data.
+        ("return (await nested.tree()).root.kids[0].kids[0].¦nme", "unknown_property"),
+        ("return (await nested.tree()).by_id.x.¦titel", "unknown_property"),
+        ("return Object.values((await nested.tree()).by_id).map(one => one.¦titel)", "unknown_property"),
         (
             "enum E { A }\nlet z = 1; z = 2;\nreturn (await tracker.get_issue({ number: E.A })).¦nmber + z",
             "unknown_property",
@@ -107,6 +111,12 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "return (await loose.get()).anything.goes.lenght",
         "return (await tracker.get_issue({ number: 1 })).fields.whatever",
         "const r = loose.get(); return r.name",
+        // Keys that are data, and values of a type that contains itself.
+        "const d = (await nested.tree()).by_id; for (const k in d) console.log(d[k].title); return [Object.keys(d).length, d.hasOwnProperty('x')]",
+        "return Object.entries((await nested.tree()).by_id).map(([k, v]) => k + v.title)",
+        "return (await nested.tree()).by_id.x.title.length",
+        "const walk = (n) => [n.name, ...(n.kids ?? []).flatMap(walk)]; return walk((await nested.tree()).root)",
+        "let n = (await nested.tree()).root; while (n.kids) n = n.kids[0]; return n.name",
         // Asked for rather than used.
         "const r = await tracker.list_issues(); return r.items ?? r.issues",
         "const r = await tracker.list_issues(); if (r.error) throw new Error(r.error); return r.total",

@@ -75,7 +75,7 @@ pub(crate) fn check(runner: &Runner, code: &str) -> Option<Preflight> {
     block_on(runner.check_types(&asking(code), PATIENCE)).ok()
 }
 
-/// A tracker, a store of files and a shop, which declare what they return; `loose` declares nothing.
+/// A tracker, a store of files and a tree, which declare what they return; `loose` declares nothing.
 pub(crate) fn tools() -> Value {
     let text = json!({ "type": "string" });
     let number = json!({ "type": "number" });
@@ -124,6 +124,15 @@ pub(crate) fn tools() -> Value {
               "inputSchema": { "type": "object", "required": ["path", "text"], "properties": { "path": text, "text": text } },
               "outputSchema": { "type": "object", "properties": { "path": text, "bytes": number } },
               "reply": { "path": "{{path}}", "bytes": 7 } },
+        ] },
+        "nested": { "tools": [
+            { "name": "tree",
+              "outputSchema": { "type": "object", "properties": {
+                  "root": { "$ref": "#/$defs/node" },
+                  "by_id": { "type": "object", "additionalProperties": { "type": "object", "properties": { "title": text } } } },
+                "$defs": { "node": { "type": "object", "required": ["name"], "properties": {
+                  "name": text, "kids": { "type": "array", "items": { "$ref": "#/$defs/node" } } } } } },
+              "reply": { "root": { "name": "a", "kids": [{ "name": "b", "kids": [{ "name": "c" }] }] }, "by_id": { "x": { "title": "t" } } } },
         ] },
         "loose": { "tools": [
             { "name": "get", "reply": { "anything": { "goes": [1, 2, 3] }, "name": "x" } },

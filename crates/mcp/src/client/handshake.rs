@@ -12,7 +12,9 @@ use tokio::time::timeout;
 
 use super::link::Link;
 use crate::headers;
-use crate::protocol::{Era, META_CAPABILITIES, META_CLIENT, META_SERVER, META_VERSION, MODERN, NEWEST_LEGACY};
+use crate::protocol::{
+    Era, ErrorCode, META_CAPABILITIES, META_CLIENT, META_SERVER, META_VERSION, MODERN, NEWEST_LEGACY,
+};
 use crate::rpc::{self, LinkError, Protocol};
 
 /// How long to wait for `server/discover` before `initialize` is sent as well.
@@ -97,7 +99,23 @@ fn is_refusal(error: &LinkError) -> bool {
     }
 }
 
+/// A modern server that does not take a revision names those it takes; one of them is ours, and is asked for once more.
 async fn discover(link: &Link) -> Result<Negotiated, LinkError> {
+    match discover_once(link).await {
+        Err(refused) if offers_modern(&refused) => discover_once(link).await,
+        outcome => outcome,
+    }
+}
+
+/// Whether a refusal of a revision names the one that this client supports.
+fn offers_modern(refused: &LinkError) -> bool {
+    let LinkError::Rejected(error) = refused else { return false };
+    let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
+    error.code == ErrorCode::UNSUPPORTED_VERSION.0
+        && supported.is_some_and(|versions| versions.iter().any(|version| version == MODERN))
+}
+
+async fn discover_once(link: &Link) -> Result<Negotiated, LinkError> {
     let mut params = Map::new();
     params.insert("_meta".to_owned(), Value::Object(modern_meta()));
     let mut request = link.draft("server/discover", params, Protocol::Modern);
@@ -152,5 +170,23 @@ fn server_info(info: Option<&Value>, version: &str, found: &Value) -> ServerInfo
         protocol: version.to_owned(),
         instructions: instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS_CHARS).collect()),
         capabilities: found.get("capabilities").cloned().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::RpcError;
+
+    #[test]
+    fn a_refused_revision_is_asked_for_again_if_the_server_names_it() {
+        let refused = |code: i64, data: Option<Value>| {
+            offers_modern(&LinkError::Rejected(RpcError { code, message: String::new(), data }))
+        };
+        assert!(refused(-32022, Some(json!({ "supported": ["2027-01-01", MODERN], "requested": "x" }))));
+        assert!(!refused(-32022, Some(json!({ "supported": ["2025-11-25"] }))));
+        assert!(!refused(-32022, None));
+        assert!(!refused(-32601, Some(json!({ "supported": [MODERN] }))));
+        assert!(!offers_modern(&LinkError::Http { status: 400, message: MODERN.to_owned() }));
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use toolgate_json::{self as json, Shape};
 use toolgate_wire::ByteBudget;
+use toolgate_wire::foreign_text::one_line;
 
 use super::handshake::Ready;
 use super::handshake::{self, Negotiated};
@@ -35,6 +36,8 @@ const MAX_TOOLS: usize = 20_000;
 const MAX_TOOLS_BYTES: usize = 256 << 20;
 /// The most memory that one tool or other entry of a list takes; larger ones are left out.
 const MAX_ENTRY_BYTES: usize = 4 << 20;
+/// Characters of a tool's name in the log.
+const MAX_SHOWN_NAME: usize = 100;
 /// The most memory that the result of a request besides tool calls takes.
 const MAX_RESULT_BYTES: usize = 128 << 20;
 /// The longest cursor that is sent back.
@@ -80,7 +83,16 @@ impl McpSession {
 
     async fn list_pages(&self, scope: Duration) -> Result<ToolListing, LinkError> {
         let mut listed = Listed::default();
-        self.read_pages("tools/list", "tools", scope, |tool| listed.add(tool)).await?;
+        let has_headers = self.is_modern_http();
+        let add = |tool: json::Value<'_>| match header_defect(tool).filter(|_| has_headers) {
+            Some(reason) => {
+                let name = tool.member("name").map(|name| one_line(&json::unquote(name.text()), MAX_SHOWN_NAME));
+                tracing::warn!(tool = ?name.unwrap_or_default(), reason, "a tool is left out");
+                AddMore::Yes
+            }
+            None => listed.add(tool),
+        };
+        self.read_pages("tools/list", "tools", scope, add).await?;
         Ok(listed.listing)
     }
 
@@ -316,6 +328,15 @@ pub struct ToolListing {
 pub(super) enum AddMore {
     Yes,
     No,
+}
+
+/// Why a tool cannot be called over HTTP: its arguments are to be repeated in headers that cannot be.
+fn header_defect(tool: json::Value<'_>) -> Option<&'static str> {
+    // Few tools have such marks; the others are not parsed for it.
+    if !tool.text().contains("x-mcp-header") || tree_bytes(tool.text(), MAX_ENTRY_BYTES).is_err() {
+        return None;
+    }
+    headers::defect(tree_of(tool)?.get("inputSchema")?)
 }
 
 fn tree_of(entry: json::Value<'_>) -> Option<Value> {

@@ -50,6 +50,8 @@ pub(crate) enum Fault {
     MetadataOfAnotherResource,
     MetadataOfAnotherIssuer,
     MetadataElsewhere,
+    /// Every path without a document is a page.
+    PagesInPlaceOfDocuments,
     NoPkce,
 }
 
@@ -184,8 +186,12 @@ type Shared = State<Arc<Fake>>;
 
 async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
     let (behaviour, origin) = (fake.behaviour(), &fake.origin);
+    let absent = || match behaviour.fault {
+        Fault::PagesInPlaceOfDocuments => axum::response::Html("<!doctype html>").into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    };
     let kind = match name.as_str() {
-        _ if behaviour.described == Described::Configured => return StatusCode::NOT_FOUND.into_response(),
+        _ if behaviour.described == Described::Configured => return absent(),
         "oauth-protected-resource/mcp" if behaviour.described != Described::Nowhere => {
             let resource = match behaviour.fault {
                 Fault::MetadataOfAnotherResource => "https://victim.example/mcp".to_owned(),
@@ -203,10 +209,10 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
         }
         "oauth-authorization-server" => Described::OAuth,
         "openid-configuration" => Described::OpenId,
-        _ => return StatusCode::NOT_FOUND.into_response(),
+        _ => return absent(),
     };
     if kind != behaviour.described {
-        return StatusCode::NOT_FOUND.into_response();
+        return absent();
     }
     let json = [(header::CONTENT_TYPE, "application/json")];
     match behaviour.fault {

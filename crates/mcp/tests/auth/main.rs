@@ -288,6 +288,18 @@ async fn hostile_documents_are_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn a_page_in_place_of_a_document_is_no_document() {
+    let behaviour = |described| Behaviour { described, fault: Fault::PagesInPlaceOfDocuments, ..Default::default() };
+    for described in [Described::OAuth, Described::OpenId] {
+        let (_fake, authorizer) = authorizer(behaviour(described), settings()).await;
+        assert!(matches!(log_in(&authorizer).await, Ok(LoginStatus::LoggedIn { .. })), "{described:?}");
+    }
+    let (_fake, authorizer) = authorizer(behaviour(Described::Nowhere), settings()).await;
+    let refused = log_in(&authorizer).await.unwrap_err().to_string();
+    assert!(refused.contains("the authorization server is not valid: it is not a JSON object"), "{refused}");
+}
+
+#[tokio::test]
 async fn tokens_of_another_issuer_are_not_sent_to_the_new_one() {
     let fake = Fake::start(Behaviour::default()).await;
     let store = Arc::new(MemoryTokenStore::default());

@@ -95,8 +95,112 @@ async fn links_to_further_pages_are_told_with_their_arguments() {
         "<https://api.example.com/v1/items/1?tags=b&api_key=secret>; rel=\"next\", </v1/other>; rel=last, broken";
     let found = one("getItem", json!({"id": "1"}), answer(200, &[JSON, ("link", link)], b"{}")).await;
     let links = &found["_meta"][META_KEY]["links"];
-    assert_eq!(links["next"], json!({"url": "https://api.example.com/v1/items/1?tags=b", "arguments": {"tags": "b"}}));
+    let expected = json!({"url": "https://api.example.com/v1/items/1?tags=b", "arguments": {"tags": ["b"]}});
+    assert_eq!(links["next"], expected);
     assert_eq!(links["last"], json!({"url": "https://api.example.com/v1/other"}));
+}
+
+#[tokio::test]
+async fn the_arguments_of_a_link_fit_the_tool() {
+    let api = load(EVERYTHING);
+    let schema = crate::tool(&api, "getItem")["inputSchema"].clone();
+    for arguments in [
+        json!({"tags": ["x", "y,z"], "ids": [1, 2], "words": ["a", "b"], "flag": true}),
+        json!({"spaced": ["a", "b"], "piped": ["c", "d"], "where": {"value": 1}, "flag": false}),
+    ] {
+        let mut all = arguments.clone();
+        all["id"] = json!("1");
+        let next = api.request("getItem", &object(all)).unwrap().url;
+        // A comma of the link is none between links.
+        let link = format!("<{next}>; title=\"a, b\"; rel=\"next prefetch\", <{next}>; rel=first");
+        let found = one("getItem", json!({"id": "1"}), answer(200, &[JSON, ("link", &link)], b"{}")).await;
+        let links = &found["_meta"][META_KEY]["links"];
+        for relation in ["next", "prefetch", "first"] {
+            assert_eq!(links[relation]["arguments"], arguments, "{relation} of {link}");
+        }
+        let mut again = links["next"]["arguments"].clone();
+        again["id"] = json!("1");
+        assert!(jsonschema::is_valid(&schema, &again), "{again}");
+    }
+}
+
+/// A list whose further pages are named by links, and a key in the query.
+fn paged() -> toolgate_openapi::Api {
+    let items = json!({"type": "array", "items": {"type": "integer"}});
+    let document = json!({
+        "openapi": "3.0.3", "security": [{"key": []}],
+        "paths": {
+            "/list": {"get": {"operationId": "list", "parameters": [{"name": "page", "in": "query", "schema": {"type": "integer"}}],
+                "responses": {"200": {"headers": {"link": {"schema": {"type": "string"}}}, "content": {"application/json": {"schema": items}}}}}},
+            "/plain": {"get": {"operationId": "plain", "responses": {"200": {"content": {"application/json": {"schema": items}}}}}},
+        },
+        "components": {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "key"}}},
+    });
+    toolgate_openapi::Api::load(&document.to_string(), settings(&[("key", "k")])).unwrap()
+}
+
+fn page(items: &str, next: Option<&str>) -> ApiAnswer {
+    let link = next.map(|next| format!("<{next}>; rel=\"next\"")).unwrap_or_default();
+    answer(200, &[JSON, ("link", &link)], items.as_bytes())
+}
+
+async fn all_pages(answers: Vec<ApiAnswer>) -> (Value, Vec<String>) {
+    let transport = Prepared { answers: Arc::new(Mutex::new(answers)), ..Prepared::default() };
+    let result = paged().call(&transport, "list", &object(json!({"page": 1, "all_pages": true}))).await;
+    let result = result.unwrap_or_else(|error| json!({ "error": error.to_string() }));
+    (result, transport.asked.lock().unwrap().clone())
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_are_one_result_if_the_caller_asks() {
+    let api = paged();
+    let offered = |name: &str| crate::tool(&api, name)["inputSchema"]["properties"].get("all_pages").is_some();
+    assert!(offered("list") && !offered("plain"));
+    let pages =
+        vec![page("[1,2]", Some("?page=2&key=theirs")), page("[]", Some("/v1/other?page=3")), page("[3]", None)];
+    let (found, asked) = all_pages(pages).await;
+    assert_eq!(found["structuredContent"], json!({"result": [1, 2, 3]}));
+    let expected = ["/list?page=1&key=k", "/list?page=2&key=k", "/other?page=3&key=k"];
+    assert_eq!(asked, expected.map(|it| format!("GET https://api.example.com/v1{it}")));
+    // Elsewhere, and to itself, nothing is followed.
+    for end in ["https://evil.test/list?page=2", "http://api.example.com/v1/list", "?page=1&key=k"] {
+        let (found, asked) = all_pages(vec![page("[1]", Some(end)), page("[2]", None)]).await;
+        assert_eq!((found["structuredContent"].clone(), asked.len()), (json!({"result": [1]}), 1), "{end}");
+    }
+    // A failure on the way is the failure of the call.
+    let (found, _) = all_pages(vec![page("[1]", Some("?page=2")), answer(500, &[], b"")]).await;
+    assert_eq!((found["isError"].clone(), found["structuredContent"]["status"].clone()), (json!(true), json!(500)));
+    let endless = (0..200).map(|n| page("[1]", Some(&format!("?page={}", n + 2)))).collect();
+    let (found, asked) = all_pages(endless).await;
+    assert!(
+        asked.len() == 100 && found["content"][0]["text"].as_str().unwrap().contains("more than 100 pages"),
+        "{found}"
+    );
+}
+
+#[tokio::test]
+async fn names_and_charsets_of_answers_are_read() {
+    let named = async |disposition: &str| {
+        let headers = [("content-type", "application/pdf"), ("content-disposition", disposition)];
+        one("upload", json!({"file": "x"}), answer(200, &headers, b"%PDF")).await["structuredContent"]["filename"]
+            .clone()
+    };
+    assert_eq!(named("attachment; filename=\"a; b.pdf\"").await, json!("a; b.pdf"));
+    assert_eq!(named("attachment; filename=x; filename*=UTF-8''%E2%82%AC.pdf").await, json!("€.pdf"));
+    assert_eq!(named("attachment; filename*=UTF-8''..%2F..%2Fpasswd").await, json!("passwd"));
+    assert_eq!(named("inline").await, Value::Null);
+    let latin = [("content-type", "text/plain; charset=ISO-8859-1")];
+    let text = one("addNote", json!({}), answer(200, &latin, b"caf\xe9")).await;
+    assert_eq!(text["structuredContent"], json!({"result": "café"}));
+}
+
+#[tokio::test]
+async fn the_body_of_a_failure_is_cut_between_characters() {
+    let long = format!("x{}", "é".repeat(64 << 10));
+    let found =
+        one("getItem", json!({"id": "1"}), answer(500, &[("content-type", "text/plain")], long.as_bytes())).await;
+    let shown = found["structuredContent"]["body"].as_str().unwrap();
+    assert!(shown.starts_with("xéé") && shown.ends_with('é') && shown.len() < 64 << 10, "{}", shown.len());
 }
 
 #[tokio::test]

@@ -94,6 +94,38 @@ fn a_file_is_a_part_of_a_multipart_body() {
 }
 
 #[test]
+fn a_part_that_is_declared_as_json_is_json() {
+    let document = json!({
+        "openapi": "3.0.3",
+        "paths": {"/x": {"post": {"operationId": "x", "requestBody": {"required": true, "content": {"multipart/form-data": {
+            "schema": {"type": "object", "properties": {
+                "tags": {"type": "array", "items": {"type": "string"}}, "name": {"type": "string"}, "plain": {"type": "array", "items": {"type": "string"}},
+                "kinds": {"type": "string"},
+            }},
+            "encoding": {"tags": {"contentType": "application/json"}, "name": {"contentType": "application/json; charset=utf-8"},
+                         "kinds": {"contentType": "text/plain, text/html"}},
+        }}}}}},
+    });
+    let api = load(&document.to_string());
+    let given = json!({"tags": ["a", "b"], "name": "n", "plain": ["c", "d"], "kinds": "k"});
+    let sent = shown(&api, "x", given);
+    let boundary = sent.split("boundary=").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let parts: Vec<String> = sent
+        .split(&format!("--{boundary}"))
+        .filter_map(|part| part.split_once("Content-Disposition: form-data; "))
+        .map(|(_, part)| part.trim().replace("\r\n", "|"))
+        .collect();
+    let expected = [
+        "name=\"tags\"|Content-Type: application/json||[\"a\",\"b\"]",
+        "name=\"name\"|Content-Type: application/json; charset=utf-8||\"n\"",
+        "name=\"plain\"||c",
+        "name=\"plain\"||d",
+        "name=\"kinds\"||k",
+    ];
+    assert_eq!(parts, expected);
+}
+
+#[test]
 fn swagger_2_has_its_own_lists_and_forms() {
     let api = load(SWAGGER_2);
     let sent = shown(&api, "listPets", json!({"tags": ["a", "b"], "csv": [1, 2], "ssv": [3, 4], "limit": 5}));
@@ -127,6 +159,9 @@ fn credentials_go_where_their_scheme_says() {
         json!({"id": "1", "session": "s"}),
         &["", "cookie: session=s; token=c"],
     );
+    // What a server issued comes back as it was; only what a cookie cannot have is escaped.
+    check_auth(&one("cookie_key"), &[("cookie_key", "a+b/c==")], "getItem", id(), &["", "cookie: token=a+b/c=="]);
+    check_auth(&one("cookie_key"), &[("cookie_key", "a;b")], "getItem", id(), &["", "cookie: token=a%3Bb"]);
     check_auth(&one("user"), &[("user", "u:p")], "getItem", id(), &["", "authorization: Basic dTpw"]);
     check_auth(&one("token"), &[("token", "t")], "getItem", id(), &["", "authorization: Bearer t"]);
     check_auth(SWAGGER_2, &[("login", "u:p")], "listPets", json!({}), &["", "authorization: Basic dTpw"]);
@@ -146,6 +181,45 @@ fn a_credential_is_sent_where_the_operation_asks_for_it() {
     );
     // Without a scheme of that name, `bearer` is sent with every request.
     check_auth(&open, &[("bearer", "b")], "getItem", json!({"id": "1"}), &["", "authorization: Bearer b"]);
+}
+
+#[test]
+fn a_credential_is_sent_everywhere_if_the_document_asks_for_none_anywhere() {
+    let silent = EVERYTHING.replace("security: [{key: []}]\n", "");
+    check_auth(&silent, &[("token", "t")], "getItem", json!({"id": "1"}), &["", "authorization: Bearer t"]);
+    check_auth(
+        &silent,
+        &[("key", "k"), ("query_key", "q")],
+        "getItem",
+        json!({"id": "1"}),
+        &["api_key=q", "x-api-key: k"],
+    );
+    // One operation that asks for a scheme says that the others need none.
+    let open = silent.replace("operationId: putItem\n", "operationId: putItem\n      security: [{token: []}]\n");
+    check_auth(&open, &[("token", "t")], "getItem", json!({"id": "1"}), &[""]);
+}
+
+#[test]
+fn no_argument_adds_a_second_credential() {
+    let document = json!({
+        "openapi": "3.2.0", "security": [{"q": [], "c": []}],
+        "paths": {"/x?api_key=theirs&a=1": {"get": {"operationId": "x", "parameters": [
+            {"name": "all", "in": "querystring", "content": {"application/x-www-form-urlencoded": {"schema": {"type": "string"}}}},
+            {"name": "jar", "in": "cookie", "schema": {"type": "object"}},
+        ]}}},
+        "components": {"securitySchemes": {
+            "q": {"type": "apiKey", "in": "query", "name": "api_key"}, "c": {"type": "apiKey", "in": "cookie", "name": "sid"},
+        }},
+    });
+    let auth = &[("q", "ours"), ("c", "mine")];
+    let given = json!({"all": "b=2&api%5Fkey=x&c=ä#d", "jar": {"sid": "stolen", "theme": "dark"}});
+    check_auth(
+        &document.to_string(),
+        auth,
+        "x",
+        given,
+        &["a=1&b=2&c=%C3%A4%23d&api_key=ours", "cookie: theme=dark; sid=mine"],
+    );
 }
 
 #[test]

@@ -88,6 +88,40 @@ fn a_parent_with_a_discriminator_is_any_of_its_children() {
 }
 
 #[test]
+fn a_discriminator_without_a_mapping_keeps_the_values_of_its_schemas() {
+    let document = |dog: Value| {
+        json!({
+            "openapi": "3.0.3",
+            "paths": {"/x": {"post": {"operationId": "x", "requestBody": {"required": true, "content": {"application/json": {"schema": {
+                "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
+                "discriminator": {"propertyName": "kind"},
+            }}}}}}},
+            "components": {"schemas": {
+                "Kind": {"type": "string", "enum": ["cat"]},
+                "Cat": {"type": "object", "properties": {"kind": {"$ref": "#/components/schemas/Kind"}, "lives": {"type": "integer"}}},
+                "Dog": {"allOf": [{"type": "object", "properties": {"kind": dog}}]},
+            }},
+        })
+    };
+    let schema = |dog: Value| tool(&load(&document(dog).to_string()), "x")["inputSchema"].clone();
+    let valid = |schema: &Value, body: Value| jsonschema::is_valid(schema, &json!({ "body": body }));
+    let own = schema(json!({"enum": ["dog"]}));
+    assert!(valid(&own, json!({"kind": "cat", "lives": 9})) && valid(&own, json!({"kind": "dog"})), "{own}");
+    assert!(!valid(&own, json!({"kind": "cat", "lives": "nine"})) && !valid(&own, json!({"kind": "cow"})), "{own}");
+    // Without values of its own, a schema goes by its name.
+    let named = schema(json!({"type": "string"}));
+    assert!(valid(&named, json!({"kind": "Dog"})) && !valid(&named, json!({"kind": "dog"})), "{named}");
+}
+
+#[test]
+fn parts_and_both_kinds_of_alternatives_are_all_kept() {
+    let schema =
+        schema_of(r#"{"oneOf":[{"type":"string"}],"anyOf":[{"minLength":2}],"allOf":[{"maxLength":3}]}"#, "3.1.0");
+    let valid = |value: &str| jsonschema::is_valid(&schema, &json!({ "p": value }));
+    assert!(valid("ab") && !valid("a") && !valid("abcd"), "{schema}");
+}
+
+#[test]
 fn a_cycle_of_references_is_a_recursive_type() {
     let schema = tool(&load(EVERYTHING), "addTree")["inputSchema"].clone();
     let valid = |value: Value| jsonschema::is_valid(&schema, &value);
@@ -133,6 +167,7 @@ fn a_document_names_its_servers() {
     };
     assert_eq!(servers(EVERYTHING, None), "https://api.example.com/v1");
     assert_eq!(servers(SWAGGER_2, None), "https://old.example.com/api");
+    assert_eq!(servers(r#"{"swagger":"2.0","host":"a.test","basePath":"v1"}"#, None), "https://a.test/v1");
     let relative =
         r#"{"openapi":"3.0.0","servers":[{"url":"/v{n}","variables":{"n":{"default":"2"}}},{"url":"file:///etc"}]}"#;
     assert_eq!(servers(relative, None), "");

@@ -291,7 +291,7 @@ impl<'a> Inspector<'_, 'a> {
     }
 
     fn check_call(&mut self, call: &CallExpression<'a>) {
-        let Some(reached) = self.reached(&call.callee) else { return self.check_receiver(&call.callee) };
+        let Some(reached) = self.reached(&call.callee) else { return self.check_receiver(call) };
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
@@ -312,23 +312,43 @@ impl<'a> Inspector<'_, 'a> {
             Target::NoSuchBackend => {
                 let suggestion = self.guess(None, &reached.receiver);
                 let message = format!("There is no backend `{}`", shorten(&reached.receiver));
-                self.warn(FindingCode::UnknownBackend, at, message, suggestion);
+                self.no_backend(call, at, message, suggestion, (&reached.receiver, &reached.name));
             }
         }
     }
 
+    /// A call on what is not there: it fails where it is reached, so it is as certain as an unknown tool.
+    fn no_backend(
+        &mut self,
+        call: &CallExpression<'a>,
+        at: u32,
+        message: String,
+        suggestion: Option<String>,
+        tool: (&str, &str),
+    ) {
+        if self.fatal.has(call.span) {
+            self.accuse(FindingCode::UnknownBackend, at, message, suggestion, tool);
+        } else {
+            self.warn(FindingCode::UnknownBackend, at, message, suggestion);
+        }
+    }
+
     /// `exaa.search()`: a global that does not exist, similar to one that does.
-    fn check_receiver(&mut self, callee: &Expression<'a>) {
-        let Some((object, property, _)) = reach::member(callee) else { return };
+    fn check_receiver(&mut self, call: &CallExpression<'a>) {
+        let Some((object, property, _)) = reach::member(&call.callee) else { return };
         let Expression::Identifier(id) = object.get_inner_expression() else { return };
         let name = id.name.as_str();
         // `gatemini.search_tools()` is about the meta-tool; a hint says so after the failure.
         if !self.parsed.is_global(id) || reach::is_built_in(name) || is_meta_tool(property) {
             return;
         }
+        // `weather` of the host function `weather.today`, or a function of that name itself.
+        if self.tools.functions().iter().any(|function| function.split('.').next() == Some(name)) {
+            return;
+        }
         if let Some(suggestion) = self.guess(None, name) {
             let message = format!("`{}` is not defined", shorten(name));
-            self.warn(FindingCode::UnknownBackend, id.span.start, message, Some(suggestion));
+            self.no_backend(call, id.span.start, message, Some(suggestion), (name, property));
         }
     }
 
@@ -415,6 +435,8 @@ impl<'a> Inspector<'_, 'a> {
     fn mark_changed(&mut self, global: &str) {
         self.is_anything_changed |= matches!(global, "globalThis" | "tools" | "__backends" | "Promise");
         self.changed.extend(self.tools.global(global));
+        // A name that is no backend may be one that the program makes.
+        self.changed.insert(global.to_owned());
     }
 
     /// `globalThis.name`, where it is not the receiver of a call: the program may assign to it.

@@ -164,6 +164,7 @@ mod tests {
         check(json!({ "idempotency_key": text, "amount": {} }), json!({ "amount": 1 }), Some("idempotency_key"));
         check(json!({ "client_token": text }), json!({ "client_token": "own" }), None);
         check(json!({ "request_id": text, "clientToken": text }), json!({}), Some("clientToken"));
+        check(json!({ "Idempotency-Key": text, "amount": {} }), json!({ "amount": 1 }), Some("Idempotency-Key"));
         check(json!({ "idempotency_key": { "type": "number" } }), json!({}), None);
         check(json!({ "request_id": { "type": "string", "enum": ["a"] } }), json!({}), None);
         check(json!({ "amount": {} }), json!({}), None);

@@ -39,6 +39,11 @@ impl Challenge {
         challenge
     }
 
+    /// Reads all `WWW-Authenticate` headers of a response: a server may send one for each scheme that it takes.
+    pub fn of_headers<'h>(headers: impl IntoIterator<Item = &'h str>) -> Self {
+        Self::parse(&headers.into_iter().collect::<Vec<_>>().join(", "))
+    }
+
     /// Whether the token is valid but does not cover the request.
     pub fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
@@ -118,6 +123,14 @@ mod tests {
         check(r#"Bearer resource_metadata="https://a/b", scope="x y x""#, Some("https://a/b"), &["x", "y"], None);
         check("bearer error=insufficient_scope,scope=\"a\\\"b\"", None, &["a\"b"], Some("insufficient_scope"));
         check(r#"Basic realm="Bearer scope", Bearer scope="z""#, None, &["z"], None);
+    }
+
+    #[test]
+    fn the_bearer_challenge_may_be_in_any_header() {
+        let headers = ["Basic realm=\"x\"", "Negotiate", "Bearer error=\"insufficient_scope\", scope=\"z\""];
+        let found = Challenge::of_headers(headers);
+        assert_eq!((found.scopes.as_slice(), found.is_insufficient_scope()), (["z".to_owned()].as_slice(), true));
+        assert_eq!(Challenge::of_headers([]), Challenge::default());
     }
 
     #[test]

@@ -106,23 +106,37 @@ async fn resource_document(
     if let Some(named) = named {
         return transport.document(RESOURCE, transport.check(RESOURCE, named)?).await;
     }
-    for place in well_known(server, "oauth-protected-resource", &[Place::Before, Place::Root]) {
-        if let Some(found) = transport.document(RESOURCE, place).await? {
-            return Ok(Some(found));
-        }
+    let places = well_known(server, "oauth-protected-resource", &[Place::Before, Place::Root]);
+    match first_document(transport, RESOURCE, places).await {
+        // A server of the first revision behind such a site.
+        Err(AuthError::Invalid { .. }) => Ok(None),
+        found => found,
     }
-    Ok(None)
 }
 
 async fn issuer_document(transport: &AuthTransport, issuer: &Url) -> Result<Option<Value>, AuthError> {
     let oauth = well_known(issuer, "oauth-authorization-server", &[Place::Before]);
     let openid = well_known(issuer, "openid-configuration", &[Place::Before, Place::After]);
-    for place in oauth.into_iter().chain(openid) {
-        if let Some(found) = transport.document(ISSUER, place).await? {
-            return Ok(Some(found));
+    first_document(transport, ISSUER, oauth.into_iter().chain(openid)).await
+}
+
+/// The document at the first place that has one. Many sites answer every path with a page: that is no document, and is
+/// told only if no other place has one.
+async fn first_document(
+    transport: &AuthTransport,
+    what: &'static str,
+    places: impl IntoIterator<Item = Url>,
+) -> Result<Option<Value>, AuthError> {
+    let mut page = None;
+    for place in places {
+        match transport.document(what, place).await {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            Err(error @ AuthError::Invalid { .. }) => page = page.or(Some(error)),
+            Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    page.map_or(Ok(None), Err)
 }
 
 /// Before there was resource metadata, the server's origin was the issuer, with or without a document.

@@ -162,7 +162,7 @@ fn read(answer: &Answer, asked: &[String], former: Option<&SecretText>) -> Resul
         return Err(invalid("the token is not a bearer token"));
     }
     let issued_at = now();
-    let life = answer.body.get("expires_in").and_then(|life| life.as_u64().or_else(|| life.as_str()?.parse().ok()));
+    let life = answer.body.get("expires_in").and_then(seconds);
     Ok(Tokens {
         access: SecretText::new(access),
         refresh: text("refresh_token").map(SecretText::new).or_else(|| former.cloned()),
@@ -170,6 +170,13 @@ fn read(answer: &Answer, asked: &[String], former: Option<&SecretText>) -> Resul
         expires_at: life.map(|life| issued_at.saturating_add(life)),
         scopes: text("scope").map_or_else(|| asked.to_vec(), scopes_of),
     })
+}
+
+/// Seconds, which some servers send as text or with a fraction.
+fn seconds(value: &Value) -> Option<u64> {
+    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    // A conversion of numbers saturates.
+    (seconds >= 0.0).then_some(seconds as u64)
 }
 
 #[cfg(test)]
@@ -207,6 +214,22 @@ mod tests {
         let mut body = body;
         body["scope"] = json!("x y");
         assert_eq!(answer(200, body).unwrap().scopes, ["x", "y"]);
+    }
+
+    #[test]
+    fn the_life_of_a_token_is_a_number_of_seconds_in_any_writing() {
+        for (life, expected) in [
+            (json!(5), Some(5)),
+            (json!(5.9), Some(5)),
+            (json!("5"), Some(5)),
+            (json!(" 5.0 "), Some(5)),
+            (json!(-1), None),
+            (json!("soon"), None),
+            (json!(null), None),
+            (json!(1e300), Some(u64::MAX)),
+        ] {
+            assert_eq!(seconds(&life), expected, "{life}");
+        }
     }
 
     #[test]

@@ -308,8 +308,8 @@ fn with_token(request: RequestBuilder, token: Option<&SecretText>) -> RequestBui
 
 /// The challenge of a response that refuses the token.
 fn challenge_of(response: &Response) -> Option<Challenge> {
-    let header = response.headers().get(WWW_AUTHENTICATE).and_then(|header| header.to_str().ok()).unwrap_or_default();
-    let challenge = Challenge::parse(header);
+    let headers = response.headers().get_all(WWW_AUTHENTICATE);
+    let challenge = Challenge::of_headers(headers.iter().filter_map(|header| header.to_str().ok()));
     match response.status() {
         StatusCode::UNAUTHORIZED => Some(challenge),
         StatusCode::FORBIDDEN => Some(challenge).filter(Challenge::is_insufficient_scope),

@@ -1,0 +1,99 @@
+//! What counts as read, probed, written, trusted and guarded.
+
+use super::*;
+
+fn usage(js: &str) -> ProgramUsage {
+    ProgramUsage::of(js).unwrap()
+}
+
+fn access(js: &str, name: &str) -> PropertyAccess {
+    usage(js).access_at(js.rfind(name).unwrap()).unwrap().1
+}
+
+#[test]
+fn a_property_is_read_probed_or_written() {
+    assert_eq!(access("return r.a;", "a"), PropertyAccess::Read);
+    assert_eq!(access("return [r.a.b];", "b"), PropertyAccess::Read);
+    assert_eq!(access("return r.a === 'x' && 1;", "a"), PropertyAccess::Read);
+    assert_eq!(access("const { a } = r;", "a"), PropertyAccess::Read);
+    for probed in [
+        "if (r.a) {}",
+        "return r.a ?? 1;",
+        "return 1 || r.a;",
+        "return r.a?.b;",
+        "return r.a?.();",
+        "return typeof r.a;",
+        "return !r.a;",
+        "return r.a === undefined;",
+        "return x ? r.a : 1;",
+        "const { a = 1 } = r;",
+        "return Boolean(r.a);",
+        "return Array.isArray(r.a);",
+        "if (r.a) {} return r.a;",
+    ] {
+        assert_eq!(access(probed, "a"), PropertyAccess::Probed, "{probed}");
+    }
+    for written in ["r.a = 1;", "r.a += 1;", "r.a++;", "delete r.a;", "r['a'] = 1; return r.a;"] {
+        assert_eq!(access(written, "a"), PropertyAccess::Written, "{written}");
+    }
+}
+
+#[test]
+fn programs_that_change_types_are_not_trusted() {
+    for trusted in [
+        "let n = 0; for (const i of r) n += i.a; return n;",
+        "const out = []; for (const i of r) out.push(i); return out;",
+        "const by = {}; for (const i of r) (by[i.a] ??= []).length; return by;",
+        "return r.reduce((all, i) => { all[i.a] = i; return all; }, {});",
+        "let x; x = f(); x = 1; return x;",
+        "let page = await f(); page = page.items; return page;",
+        "return Object.assign({}, r).a;",
+        "const by = {}; for (const i of r) (by[i.a] ??= []).push(i); return by;",
+        "const by = new Map(); for (const i of r) by.get(i.a).push(i); return by;",
+        "return r.reduce((all, i) => { all.push(i.a); return all; }, []);",
+    ] {
+        assert!(usage(trusted).is_trusted, "{trusted}");
+    }
+    for doubtful in [
+        "r.items.push(x);",
+        "const rows = await f(); rows.push(x);",
+        "Object.assign(r, x);",
+        "String.prototype.a = 1;",
+        "for (let i of r) { i = i.a; }",
+        "return r.map((i) => { i = i.a; return i; });",
+        "tracker = {};",
+        "const row = await f(); row[k] = 1;",
+        "for (const row of rows) row[k] = 1;",
+        "let { a } = r; a = 1;",
+        "[a, b] = r;",
+        "return eval('1');",
+    ] {
+        assert!(!usage(doubtful).is_trusted, "{doubtful}");
+    }
+}
+
+#[test]
+fn the_text_has_no_comments_and_a_changed_variable_has_any_type() {
+    let js = "let a = f(); // @ts-nocheck\n/* ü */ a = a.b; return a.c;";
+    let usage = usage(js);
+    let text = &usage.text;
+    assert!(text.starts_with("let a = /** @type {any} */(f()); "), "{text}");
+    assert!(!text.contains("@ts"), "{text}");
+    assert_eq!(usage.offset(text.find("a.c").unwrap()), js.find("a.c").unwrap());
+    assert_eq!(usage.offset(text.find("f()").unwrap()), js.find("f()").unwrap());
+    assert_eq!(usage.offset(0), 0);
+}
+
+#[test]
+fn calls_on_globals_and_handled_errors_are_known() {
+    let js = "try { a.b({ x: 1 }); } catch {} c.d({ ...y }).catch(e);";
+    let usage = usage(js);
+    let at = |text: &str| js.find(text).unwrap();
+    assert!(usage.is_guarded(at("x:")) && !usage.is_guarded(at("c.d")));
+    assert_eq!(usage.global_call_at(at("x:")), Some("a.b"));
+    assert_eq!((usage.global_call_at(at("{ ...")), usage.global_call_at(at("try"))), (Some("c.d"), None));
+    assert_eq!((usage.literal_keys(at("{ x")), usage.literal_keys(at("{ ..."))), (Some(&["x".to_owned()][..]), None));
+    assert_eq!((usage.arguments_at(at("x:")), usage.arguments_at(at("try"))), (Some(1), None));
+    assert!(usage.handles_rejections);
+    assert!(usage.is_dereferenced(at(".catch") + 1) && !usage.is_dereferenced(at("x:")));
+}
