@@ -68,7 +68,7 @@ fn is_named(name: &str, wanted: &str) -> bool {
 }
 
 /// The argument for the key that the schema names and the arguments leave out.
-fn argument_for<'a>(schema: &'a Value, has: impl Fn(&str) -> bool) -> Option<&'a str> {
+fn argument_for(schema: &Value, has: impl Fn(&str) -> bool) -> Option<&str> {
     let named: Vec<&str> = key_arguments(schema, &PROOFS).chain(key_arguments(schema, &CANDIDATES)).collect();
     // A program that names one of them has its own way.
     if named.iter().any(|name| has(name)) { None } else { named.first().copied() }
