@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_guest::take_over_if_asked();
     hide_memory();
+    toolgate_guest::give_back_large_blocks();
     let Some(command) = Cli::parse().command else { return commands::exit_code(commands::shell::next_step()) };
     let end = match command {
         Command::Serve(args) => commands::servers::serve::serve(&args),

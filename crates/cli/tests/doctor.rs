@@ -64,3 +64,30 @@ fn the_configured_deno_is_the_one_that_is_looked_at() {
     assert_eq!(code, 0, "V8 is not needed for anything");
     assert!(said.starts_with("/nowhere/deno is not a deno program: install deno"), "{said}");
 }
+
+#[test]
+fn what_a_server_with_a_sandbox_has_is_told() {
+    let (_, diagnosis) = doctor(&[]);
+    let said = diagnosis["serverSandbox"].as_str().expect("a sentence");
+    let support = toolgate_mcp::client::StdioSandbox::support();
+    assert_eq!(said.starts_with("no server"), support.refusal.is_some(), "{said}");
+    assert_eq!(said.contains("a cgroup for memory"), support.refusal.is_none() && support.cgroup, "{said}");
+}
+
+#[test]
+fn processes_that_are_to_be_used_again_are_tried() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("toolgate.json");
+    let config = r#"{ "mcpServers": {}, "toolgate": { "sandbox": { "reuse": "same_caller" } } }"#;
+    std::fs::write(&file, config).expect("a file");
+    let config = file.to_str().expect("UTF-8");
+    let (code, diagnosis) = doctor(&["--config", config]);
+    assert_eq!(code, 0, "programs run in any case");
+    let said = diagnosis["reuse"].as_str().expect("a sentence");
+    let works = said == "a process is put back and used again for runs of the same caller";
+    assert!(works || said.contains("so every run gets a fresh one"), "{said}");
+    assert_eq!(doctor(&[]).1["reuse"], Value::Null, "nobody asked for it");
+    // Without seccomp nothing runs, so nothing can be used again.
+    let (_, diagnosis) = doctor(&["--config", config, "--without", "seccomp"]);
+    assert!(diagnosis["reuse"].as_str().is_some_and(|said| said.contains("cannot be put back here")), "{diagnosis:#}");
+}

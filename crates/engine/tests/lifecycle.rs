@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -103,6 +105,40 @@ async fn one_zygote_serves_run_after_run() {
         one_more(&engine).await;
     }
     assert_eq!(pids(), before, "its own filter must not kill it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zygote_is_replaced_after_its_forks_and_no_run_notices() {
+    let _alone = ALONE.lock().await;
+    let forks = NonZeroU32::new(8).expect("a number");
+    let engine = process_builder().forks_per_zygote(forks).build().expect("engine");
+    let mut seen = BTreeSet::new();
+    let mut runs = 0;
+    while seen.len() < 4 {
+        let report = engine.run(Request::new(Profile::Chain, format!("return {runs} * 2"))).await;
+        assert_eq!(value(&report), (runs * 2).to_string(), "{}", show(&report));
+        runs += 1;
+        assert!(runs < 2000, "the zygote is never replaced: {seen:?}");
+        seen.extend(zygotes().iter().map(|zygote| zygote.pid));
+    }
+    // A zygote that was replaced ends, and so does the worker with which the next one was tried.
+    eventually("one zygote is left, and nothing waits to be reaped", || {
+        zygotes().len() == 1 && children().iter().all(|child| !child.is_zombie())
+    })
+    .await;
+    engine.dispose();
+    eventually("nothing is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disposing_while_a_zygote_is_replaced_leaves_nothing_behind() {
+    let _alone = ALONE.lock().await;
+    for _ in 0..10 {
+        let engine = process_builder().forks_per_zygote(NonZeroU32::MIN).build().expect("engine");
+        one_more(&engine).await;
+        engine.dispose();
+        eventually("nothing is left", || children().is_empty()).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

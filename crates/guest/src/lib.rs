@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use toolgate_wire::{FromWorker, ToWorker};
 
 pub use channel::{Broken, Socket};
+pub use memory::give_back_large_blocks;
 
 mod channel;
 pub mod data;

@@ -144,3 +144,19 @@ pub(crate) fn copy_of(array: &TypedArray<'_, u8>) -> Vec<u8> {
     // SAFETY: the slice is copied before anything can run in the interpreter that might move or free it.
     unsafe { array.as_bytes() }.map(<[u8]>::to_vec).unwrap_or_default()
 }
+
+/// Blocks of this many bytes and more go back to the system as soon as they are freed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE_BLOCK: libc::c_int = 2 * 1024 * 1024;
+
+/// For a host, at its start: has large blocks be mappings of their own, which go back to the system when they are freed.
+///
+/// Left alone, glibc raises the size from which it does so with every large block that is freed, up to 32 MB, and what a large
+/// answer took stays with the process. Other C libraries have a fixed size.
+pub fn give_back_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: changes a setting of the C allocator under its own lock; no block is touched.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
+    }
+}

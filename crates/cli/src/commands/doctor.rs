@@ -11,10 +11,12 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use toolgate_config::checked::{Settings, TypeScript};
+use toolgate_config::values::Reuse;
 use toolgate_config::{Env, lookup};
-use toolgate_engine::{Engine, EngineBuilder, Functions, IsolationMode, Request, find_deno};
+use toolgate_engine::{Engine, EngineBuilder, EngineChoice, Functions, IsolationMode, Request, find_deno};
 use toolgate_gateway::runtime::find_compiler;
 use toolgate_guest::lockdown;
+use toolgate_mcp::client::{SandboxSupport, StdioSandbox};
 use toolgate_wire::{Isolation, Profile, Report};
 
 use super::servers::sentences;
@@ -24,8 +26,12 @@ use crate::print::{Style, escape, out};
 use toolgate_engine::EngineWithRuntime;
 use toolgate_engine::inspect::{Seen, children, look_at};
 
+/// Runs of one caller, of which one should find the process of the one before.
+const REUSE_ATTEMPTS: usize = 4;
+
 /// Everything doctor found out.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Diagnosis {
     /// Programs can be run in processes of their own.
     ok: bool,
@@ -36,6 +42,11 @@ struct Diagnosis {
     v8: String,
     /// Which TypeScript checks the types of programs, or what is missing for that.
     typescript: String,
+    /// What a server with a sandbox has, or why it would not be started.
+    server_sandbox: String,
+    /// Whether a process is used again, where the configuration asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reuse: Option<String>,
     /// Why no program can be run, when none can.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -69,7 +80,14 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let settings = settings(args)?;
     let deno = settings.as_ref().and_then(|settings| settings.v8.deno.as_deref());
     let wanted = settings.as_ref().map_or(TypeScript::Found, |settings| settings.type_check.compiler.clone());
-    let mut diagnosis = diagnose(builder, v8(deno), typescript(&wanted));
+    let reuse = settings.as_ref().map_or(Reuse::Never, |settings| settings.sandbox.reuse);
+    let mut diagnosis = Diagnosis {
+        v8: v8(deno),
+        typescript: typescript(&wanted),
+        server_sandbox: server_sandbox(&StdioSandbox::support()),
+        reuse: try_reuse(&builder, reuse),
+        ..diagnose(builder)
+    };
     for left_off in &args.without {
         diagnosis.excuse(left_off.name());
     }
@@ -81,7 +99,8 @@ pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(if diagnosis.ok { Exit::Done } else { Exit::Failed })
 }
 
-fn diagnose(builder: EngineBuilder, v8: String, typescript: String) -> Diagnosis {
+/// What a worker shows. The rest is empty.
+fn diagnose(builder: EngineBuilder) -> Diagnosis {
     let (facts, error) = match examine(builder) {
         Ok((report, seen)) => {
             let error = report.failure().map(ToString::to_string);
@@ -90,7 +109,45 @@ fn diagnose(builder: EngineBuilder, v8: String, typescript: String) -> Diagnosis
         Err(error) => (Facts::default(), Some(format!("{error:#}"))),
     };
     let version = env!("CARGO_PKG_VERSION");
-    Diagnosis { ok: facts.ran, version, system: system(), layers: layers(&facts), v8, typescript, error }
+    let (v8, typescript, server_sandbox) = Default::default();
+    let layers = layers(&facts);
+    Diagnosis { ok: facts.ran, version, system: system(), layers, v8, typescript, server_sandbox, reuse: None, error }
+}
+
+/// What a server with `sandbox` has here.
+fn server_sandbox(support: &SandboxSupport) -> String {
+    match support {
+        SandboxSupport { refusal: Some(refusal), .. } => format!("no server with `sandbox` is started: {refusal}"),
+        SandboxSupport { cgroup: true, .. } => "landlock, seccomp, and a cgroup for memory and processes".to_owned(),
+        SandboxSupport { cgroup: false, .. } => {
+            "landlock and seccomp; no cgroup can be made here, so memory is bounded for \
+            each process of a server, and the number of its processes is not"
+                .to_owned()
+        }
+    }
+}
+
+/// Uses a process twice, where the configuration asks for it, and says what came of it.
+fn try_reuse(builder: &EngineBuilder, wanted: Reuse) -> Option<String> {
+    if wanted == Reuse::Never {
+        return None;
+    }
+    let builder = builder.clone().reuse(toolgate_engine::Reuse::SameCaller).engine(EngineChoice::QuickJs);
+    let Ok(started) = EngineWithRuntime::start(builder) else { return Some(reuse_sentence(false, None)) };
+    let again = || Request { caller: Some("doctor".into()), ..Request::new(Profile::Chain, "return 1") };
+    let was_rewound = (0..REUSE_ATTEMPTS).any(|_| started.engine.run_blocking(again()).isolation.rewound);
+    Some(reuse_sentence(was_rewound, started.engine.reuse_refusal()))
+}
+
+fn reuse_sentence(was_rewound: bool, refusal: Option<String>) -> String {
+    if was_rewound {
+        return "a process is put back and used again for runs of the same caller".to_owned();
+    }
+    let why = refusal.map(|refusal| format!(" ({refusal})")).unwrap_or_default();
+    format!(
+        "toolgate.sandbox.reuse is same_caller, but a process cannot be put back here{why}, so every run gets a fresh one. \
+         Putting back takes Linux 6.10 or later on x86-64, and the right to trace child processes."
+    )
 }
 
 /// The settings of the configuration. A file that was not asked for and cannot be read is for other commands to explain.
@@ -269,6 +326,10 @@ fn describe(diagnosis: &Diagnosis, style: Style) -> String {
     }
     text += &format!("\nV8: {}\n", escape::line(&diagnosis.v8));
     text += &format!("Types: {}\n", escape::line(&diagnosis.typescript));
+    text += &format!("Sandbox of servers: {}\n", escape::line(&diagnosis.server_sandbox));
+    if let Some(reuse) = &diagnosis.reuse {
+        text += &format!("Reuse: {}\n", escape::line(reuse));
+    }
     if let Some(error) = &diagnosis.error {
         text += &format!("\n{} {}", style.bad("error:"), escape::text(error));
     }
@@ -298,6 +359,21 @@ mod tests {
     fn a_kernel_that_does_not_say_overrules_nothing() {
         let claim = Isolation { seccomp: true, ..Isolation::default() };
         assert!(check(&Facts { claim, seen: None, ran: true }, "seccomp"));
+    }
+
+    #[test]
+    fn what_cannot_be_put_back_or_sealed_is_said() {
+        let refused = reuse_sentence(false, Some("its mappings are not sealed".to_owned()));
+        assert!(
+            refused.contains("cannot be put back here (its mappings are not sealed), so every run gets a fresh one")
+        );
+        let support = |refusal: Option<&str>, cgroup| SandboxSupport { refusal: refusal.map(str::to_owned), cgroup };
+        let said = |support| server_sandbox(&support);
+        assert!(
+            said(support(Some("its sandbox needs landlock"), false)).starts_with("no server with `sandbox` is started")
+        );
+        assert!(said(support(None, false)).contains("no cgroup can be made here"));
+        assert!(!said(support(None, true)).contains("no cgroup"));
     }
 
     #[test]

@@ -11,4 +11,5 @@ mod config;
 mod files;
 mod home;
 mod kernel;
+mod memory;
 mod streams;

@@ -1,5 +1,6 @@
 //! The settings of an engine.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -8,7 +9,7 @@ use toolgate_guest::lockdown::{Reuse, Without};
 use super::runs::{EngineState, Executor};
 use super::{Engine, EngineChoice, IsolationMode};
 use crate::oom::OomCounters;
-use crate::process::{Pool, StartError, WorkerCommand, Zygote};
+use crate::process::{FORKS_PER_ZYGOTE, Pool, StartError, WorkerCommand, Zygote};
 use crate::turns::TurnQueue;
 use crate::v8::{V8, V8Settings};
 
@@ -25,6 +26,7 @@ pub struct EngineBuilder {
     concurrent: usize,
     waiting: usize,
     ahead: usize,
+    forks: NonZeroU32,
 }
 
 impl Default for EngineBuilder {
@@ -41,6 +43,7 @@ impl Default for EngineBuilder {
             concurrent: (2 * cores).max(8),
             waiting: 1024,
             ahead: 4,
+            forks: FORKS_PER_ZYGOTE,
         }
     }
 }
@@ -98,12 +101,17 @@ impl EngineBuilder {
         EngineBuilder { ahead, ..self }
     }
 
+    /// Workers that are forked from one zygote, and so share its address space layout, before the next one takes its place.
+    pub fn forks_per_zygote(self, forks: NonZeroU32) -> Self {
+        EngineBuilder { forks, ..self }
+    }
+
     /// Makes the engine. Must be called inside a tokio runtime, which executes host calls that wait.
     pub fn build(self) -> Result<Engine, StartError> {
         let v8 = V8::new(self.v8, &self.worker, self.without);
         let executor = match self.isolation {
             IsolationMode::Process => {
-                let zygote = Zygote::new(self.worker, self.without, self.reuse)?;
+                let zygote = Zygote::new(self.worker, self.without, self.reuse, self.forks)?;
                 Executor::Process(Pool::new(zygote, self.ahead, self.reuse)?)
             }
             IsolationMode::Thread => Executor::Thread,

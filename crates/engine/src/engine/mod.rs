@@ -98,6 +98,11 @@ impl Engine {
         engine.unwrap_or(self.0.engine) == EngineChoice::V8 && self.0.v8.pool().is_err()
     }
 
+    /// Why a worker could not be prepared for [reuse](EngineBuilder::reuse), if that was tried and failed.
+    pub fn reuse_refusal(&self) -> Option<String> {
+        self.0.reuse_refusal()
+    }
+
     /// Ends the workers; every later run is `UNAVAILABLE`. Disposing twice does nothing.
     pub fn dispose(&self) {
         self.0.dispose();

@@ -236,6 +236,13 @@ impl EngineState {
         }
     }
 
+    pub(super) fn reuse_refusal(&self) -> Option<String> {
+        match &self.executor {
+            Executor::Process(pool) => pool.reuse_refusal(),
+            Executor::Thread => None,
+        }
+    }
+
     pub(super) fn dispose(&self) {
         if !self.disposed.swap(true, Ordering::AcqRel) {
             self.queue.close();

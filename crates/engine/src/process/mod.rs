@@ -14,5 +14,5 @@ mod zygote;
 pub(crate) use pool::{NoWorker, Pool};
 pub(crate) use reuse::ReuseKey;
 pub(crate) use worker::{MigrationRequest, ProcessEnd};
-pub(crate) use zygote::Zygote;
+pub(crate) use zygote::{FORKS_PER_ZYGOTE, Zygote};
 pub use zygote::{StartError, WorkerCommand};

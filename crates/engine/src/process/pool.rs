@@ -41,6 +41,8 @@ struct IdleWorkers {
     cores: usize,
     reuse: Reuse,
     snapshot_failures: AtomicU32,
+    /// Why the last snapshot was not taken.
+    snapshot_refusal: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -69,8 +71,15 @@ pub(crate) enum NoWorker {
 impl Pool {
     pub(crate) fn new(zygote: Arc<Zygote>, size: usize, reuse: Reuse) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (queue, snapshot_failures) = (Mutex::default(), AtomicU32::new(0));
-        let idle = Arc::new(IdleWorkers { zygote, queue, size, cores, reuse, snapshot_failures });
+        let idle = Arc::new(IdleWorkers {
+            zygote,
+            queue: Mutex::default(),
+            size,
+            cores,
+            reuse,
+            snapshot_failures: AtomicU32::new(0),
+            snapshot_refusal: Mutex::default(),
+        });
         let used = Arc::new(UsedWorkers::default());
         let refill_thread = RefillThread::new("toolgate-refill", {
             let (idle, used) = (idle.clone(), used.clone());
@@ -130,6 +139,11 @@ impl Pool {
     /// The key under which a run's worker is kept; `None` when it is not.
     pub(crate) fn reuse_key(&self, key: impl FnOnce() -> Option<ReuseKey>) -> Option<ReuseKey> {
         if self.idle.takes_snapshots() { key() } else { None }
+    }
+
+    /// Why workers could not be put back, as far as that was tried and failed.
+    pub(crate) fn reuse_refusal(&self) -> Option<String> {
+        self.idle.snapshot_refusal.lock().clone()
     }
 
     /// Keeps a worker that returned a value. [`Pool::refill`] rewinds it.
@@ -202,7 +216,10 @@ impl IdleWorkers {
         let prepared = ready.with_snapshot();
         match &prepared {
             Ok(_) => self.snapshot_failures.store(0, Ordering::Relaxed),
-            Err(_) => drop(self.snapshot_failures.fetch_add(1, Ordering::Relaxed)),
+            Err(refusal) => {
+                self.snapshot_failures.fetch_add(1, Ordering::Relaxed);
+                *self.snapshot_refusal.lock() = Some(refusal.to_string());
+            }
         }
         prepared.map_err(|_| Lost::Closed { started: false })
     }

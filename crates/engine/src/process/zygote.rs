@@ -3,17 +3,23 @@
 //! The zygote forks with `CLONE_PARENT`, so workers are children of the host, which can wait for them. Their
 //! `PR_SET_PDEATHSIG` fires when the thread that started the zygote ends. That thread, the [`ParentThread`], therefore
 //! lives as long as the engine and does nothing but start zygotes and wait for ended processes.
+//!
+//! Forks of one zygote share one address space layout. So a zygote is replaced after some hundreds of forks: a thread starts
+//! the next one, which takes over when it has forked a worker that is ready. No run waits for that.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
@@ -21,8 +27,14 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use toolgate_guest::Pace;
 use toolgate_guest::lockdown::{Reuse, Without};
 
-/// Forks of one zygote before it is replaced. Forks of one zygote share one address space layout.
-const MAX_FORKS_PER_ZYGOTE: u32 = 20_000;
+use super::worker::Idle;
+
+/// Forks of one zygote before the next one is started, unless the engine is built with another number.
+pub(crate) const FORKS_PER_ZYGOTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
+/// A zygote whose successor could not be started goes on for this many times as many forks.
+const MAX_OVERTIME: u32 = 10;
+/// How long the next zygote may take to fork its first worker.
+const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why no worker process can be started.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +83,11 @@ pub(crate) struct Zygote {
     current: Mutex<Option<Control>>,
     parent: Mutex<Option<(Sender<Task>, JoinHandle<()>)>>,
     pub(super) in_use: InUse,
+    /// Forks before a zygote is replaced.
+    forks: NonZeroU32,
+    /// Whether the next zygote is being started.
+    is_renewing: AtomicBool,
+    this: Weak<Zygote>,
 }
 
 /// A counter: every worker that has left the pool holds a clone.
@@ -87,23 +104,39 @@ impl InUse {
 /// The host's end of one zygote.
 struct Control {
     socket: OwnedFd,
+    /// The number of its process.
+    id: u32,
     forks: u32,
 }
 
 enum Task {
-    Start(Sender<Result<OwnedFd, StartError>>),
+    Start(Sender<Result<Control, StartError>>),
     Reap(Pid),
+    /// Waits for a zygote whose control socket is closed.
+    Retire(u32),
 }
 
 impl Zygote {
-    pub(crate) fn new(command: WorkerCommand, without: Without, reuse: Reuse) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(
+        command: WorkerCommand,
+        without: Without,
+        reuse: Reuse,
+        forks: NonZeroU32,
+    ) -> Result<Arc<Self>, StartError> {
         let path = command.path()?;
         let (tasks, inbox) = channel();
         let parent = std::thread::Builder::new()
             .name("toolgate-parent".into())
             .spawn(move || ParentThread { path, without, reuse, zygotes: Vec::new() }.serve(&inbox))?;
         let parent = Mutex::new(Some((tasks, parent)));
-        Ok(Arc::new(Zygote { current: Mutex::default(), parent, in_use: InUse::default() }))
+        Ok(Arc::new_cyclic(|this| Zygote {
+            current: Mutex::default(),
+            parent,
+            in_use: InUse::default(),
+            forks,
+            is_renewing: AtomicBool::new(false),
+            this: this.clone(),
+        }))
     }
 
     /// Requests a fork and returns the socket on which it will send its first frame. A dead zygote is replaced first.
@@ -112,11 +145,15 @@ impl Zygote {
         let mut current = self.current.lock();
         for _ in 0..2 {
             let control = match current.take() {
-                Some(control) if control.forks < MAX_FORKS_PER_ZYGOTE => control,
-                _ => Control { socket: self.start()?, forks: 0 },
+                Some(control) if control.forks < self.forks.get().saturating_mul(MAX_OVERTIME) => control,
+                _ => self.start()?,
             };
             if send_socket(&control.socket, &theirs, pace).is_ok() {
-                *current = Some(Control { forks: control.forks + 1, ..control });
+                let forks = control.forks + 1;
+                *current = Some(Control { forks, ..control });
+                if forks.is_multiple_of(self.forks.get()) {
+                    self.renew();
+                }
                 return Ok(ours);
             }
         }
@@ -131,7 +168,50 @@ impl Zygote {
         }
     }
 
-    fn start(&self) -> Result<OwnedFd, StartError> {
+    /// Has the next zygote started in the background. Without a thread for it, the current one goes on.
+    fn renew(&self) {
+        if self.is_renewing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.this.clone();
+        let renewing = std::thread::Builder::new().name("toolgate-renew".into()).spawn(move || {
+            if let Some(zygote) = this.upgrade() {
+                zygote.replace_current();
+                zygote.is_renewing.store(false, Ordering::Release);
+            }
+        });
+        if renewing.is_err() {
+            self.is_renewing.store(false, Ordering::Release);
+        }
+    }
+
+    /// Starts a zygote, and has it take over once a fork of it is ready. Idle workers of the old one stay.
+    fn replace_current(self: &Arc<Self>) {
+        let Ok(mut next) = self.start() else { return };
+        let retired = if self.forks_ready_workers(&next) {
+            next.forks = 1;
+            self.current.lock().replace(next)
+        } else {
+            Some(next)
+        };
+        if let Some(Control { socket, id, .. }) = retired {
+            // It serves the orders that it has, and ends.
+            drop(socket);
+            self.task(Task::Retire(id));
+        }
+    }
+
+    /// Whether a zygote forks workers that get ready. The one that it forks for this is ended.
+    fn forks_ready_workers(self: &Arc<Self>, control: &Control) -> bool {
+        let forked = UnixStream::pair().and_then(|(ours, theirs)| {
+            send_socket(&control.socket, &theirs, Pace::Now)?;
+            Ok(ours)
+        });
+        let worker = forked.ok().and_then(|socket| Idle::new(socket).ok());
+        worker.is_some_and(|worker| worker.ready(self, Instant::now() + SUCCESSOR_TIMEOUT).is_ok())
+    }
+
+    fn start(&self) -> Result<Control, StartError> {
         let (answer, started) = channel();
         self.task(Task::Start(answer));
         started.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
@@ -174,13 +254,20 @@ impl ParentThread {
                     let _ = answer.send(self.start());
                 }
                 Task::Reap(pid) => wait_for(pid),
+                Task::Retire(id) => self.retire(id),
             }
             self.zygotes.retain_mut(|zygote| matches!(zygote.try_wait(), Ok(None)));
         }
         self.zygotes.iter_mut().for_each(end_process_group);
     }
 
-    fn start(&mut self) -> Result<OwnedFd, StartError> {
+    fn retire(&mut self, id: u32) {
+        if let Some(at) = self.zygotes.iter().position(|zygote| zygote.id() == id) {
+            let _ = self.zygotes.swap_remove(at).wait();
+        }
+    }
+
+    fn start(&mut self) -> Result<Control, StartError> {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
@@ -195,8 +282,9 @@ impl ParentThread {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
+        let id = zygote.id();
         self.zygotes.push(zygote);
-        Ok(ours)
+        Ok(Control { socket: ours, id, forks: 0 })
     }
 }
 

@@ -1,0 +1,33 @@
+//! A machine with little memory: what large calls and answers took goes back to the system.
+
+use crate::client::{COUNT, User};
+
+/// Bytes by which a gateway may have grown.
+const GROWTH: u64 = 16 << 20;
+
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+#[test]
+fn memory_of_large_calls_goes_back_to_the_system() {
+    if !cfg!(target_env = "gnu") {
+        return;
+    }
+    let user = User::new();
+    let mut client = user.serve();
+    assert_eq!(client.chain(COUNT), "20");
+    let before = resident(client.pid());
+    // Blocks of several sizes, arguments and answers, each larger than the one before.
+    let code = "let ended = 0; for (const n of [1, 2, 3, 4]) \
+                try { await demo.always_fails({ message: 'x'.repeat(n * 3e6) }) } catch (e) { ended += e.message.length > 10 } \
+                return ended";
+    for _ in 0..4 {
+        assert_eq!(client.chain(code), "4");
+    }
+    let after = resident(client.pid());
+    assert!(after < before + GROWTH, "{before} bytes before, {after} after");
+    client.leave();
+}
