@@ -125,8 +125,8 @@ impl Inner {
             let left_over = left_over.join(", ");
             report.report.warnings.push(format!("done by the run {run} and not called by this one: {left_over}"));
         }
-        let has_begun = gate.has_begun() || request.recorded.is_some();
-        let is_cut_off = has_begun && !gate.has_ended() && is_runtime(&report) && !is_known;
+        // A worker may also die before it has read the program.
+        let is_cut_off = report.route == Route::Script && !gate.has_ended() && is_runtime(&report) && !is_known;
         if ended == Ended::ByItself && is_cut_off && deaths < MAX_WORKER_DEATHS {
             return self.begin_again(run, deaths + 1).await;
         }
