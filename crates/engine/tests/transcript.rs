@@ -1,5 +1,9 @@
 //! A recorded run repeats itself without its host, goes on where its record ends, and stops at the first difference.
 
+#![allow(clippy::print_stdout, reason = "the numbers of a long run are worth reading")]
+
+#[path = "../../journal/tests/support/programs.rs"]
+mod programs;
 mod support;
 
 use std::collections::HashMap;
@@ -230,6 +234,36 @@ async fn a_record_of_quickjs_repeats_on_v8() {
     let (again, asked) = replay_on(&engine, EngineChoice::V8, PROGRAM, recorded).await;
     assert_eq!(comparable(&again), comparable(&report));
     assert_eq!((asked.len(), again.engine.name()), (0, "v8"));
+}
+
+/// A random program that calls the functions of this file.
+fn random_program(seed: u64) -> String {
+    let code = programs::program(&mut programs::Dice(seed));
+    // Its own function has the name of one of ours.
+    code.replace("write", "put")
+        .replace("db.save({ k })", "write(k)")
+        .replace("(await db.find({ n })).found.n", "(await look(n)).got[0]")
+        .replace("db.find({ n })", "look(n)")
+        .replace("db.broken({ k: 'broken' + n++ })", "fail('broken' + n++)")
+}
+
+/// 20 programs, or as many as a long run asks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_records_of_quickjs_repeat_on_v8() {
+    let asked = std::env::var("TOOLGATE_REPLAY_PROGRAMS").ok().and_then(|number| number.parse().ok());
+    let count = asked.unwrap_or(20);
+    let v8 = V8Settings { deno: Some(deno()), ..V8Settings::default() };
+    let engine = process_builder().v8(v8).build().expect("an engine");
+    for seed in 0..count {
+        let code = random_program(seed);
+        let (report, memory, _) = record(&engine, &code).await;
+        let recorded = Replay { lines: LineCheck::Counted, ..memory.replay(memory.length(), ended()) };
+        let (again, asked) = replay_on(&engine, EngineChoice::V8, &code, recorded).await;
+        assert_eq!((asked.len(), again.engine.name()), (0, "v8"), "run {seed}: {}\n{code}", show(&again));
+        assert_eq!(comparable(&again), comparable(&report), "run {seed}\n{code}");
+        assert!(report.failure().is_none(), "run {seed}: {}\n{code}", show(&report));
+    }
+    println!("{count} programs recorded on QuickJS and repeated on V8, all equal");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,6 @@
 
 #![allow(clippy::print_stdout, reason = "the numbers of a long run are worth reading")]
 
-#[path = "../../engine/tests/support/deno.rs"]
-mod deno;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +15,8 @@ use support::postgres::Server;
 use support::programs::{Dice, program};
 use support::{engine, facts, host, record, run_again, stable};
 use toolgate_engine::host::Target;
-use toolgate_engine::transcript::{LineCheck, Replay};
 use toolgate_engine::wire::{CallState, Code, Profile, Report};
-use toolgate_engine::{
-    CancellationToken, Engine, EngineChoice, Host, HostCall, HostError, HostFuture, IsolationMode, Request, V8Settings,
-};
+use toolgate_engine::{CancellationToken, Engine, Host, HostCall, HostError, HostFuture, Request};
 use toolgate_journal::durable::{Began, Decision, DurableRun, Journal};
 use toolgate_journal::recording::RunFacts;
 use toolgate_journal::replay::{self, Replayable};
@@ -460,21 +455,15 @@ async fn no_effect_is_lost_or_doubled_in_postgres() {
     assert!(died > 20 && unknown < died, "{died} died, {unknown} unknown");
 }
 
-/// An engine with both interpreters.
-fn with_v8() -> Engine {
-    let v8 = V8Settings { deno: Some(deno::deno()), ..V8Settings::default() };
-    Engine::builder().isolation(IsolationMode::Thread).v8(v8).build().expect("an engine")
-}
-
-/// How many programs are recorded and repeated: as many as a long run asks for, or these.
-fn repeated(usual: u64) -> u64 {
-    std::env::var("TOOLGATE_REPLAY_PROGRAMS").ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
+/// How many programs are recorded and repeated: 300, or as many as a long run asks for.
+fn repeated() -> u64 {
+    std::env::var("TOOLGATE_REPLAY_PROGRAMS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_programs_repeat_from_their_records() {
     let engine = engine();
-    let count = repeated(300);
+    let count = repeated();
     for seed in 0..count {
         let code = program(&mut Dice(seed));
         let run = record(&engine, Request::new(Profile::Chain, code.clone())).await;
@@ -482,32 +471,4 @@ async fn random_programs_repeat_from_their_records() {
         assert_eq!(stable(&again), stable(&run.report), "run {seed}\n{code}");
     }
     println!("{count} programs recorded and repeated on QuickJS, all equal");
-}
-
-/// The other interpreter says the same; its name and its isolation aside.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_programs_repeat_from_their_records_on_v8() {
-    let engine = with_v8();
-    let count = repeated(30);
-    let shown = |report: &Report| {
-        let mut shown = stable(report);
-        let fields = shown.as_object_mut().expect("object");
-        ["engine", "isolation", "warnings"].into_iter().for_each(|name| drop(fields.remove(name)));
-        shown
-    };
-    for seed in 0..count {
-        let code = program(&mut Dice(seed));
-        let run = record(
-            &engine,
-            Request { engine: Some(EngineChoice::QuickJs), ..Request::new(Profile::Chain, code.clone()) },
-        )
-        .await;
-        let Replayable { header, code, replay, .. } = replay::offline(&run.record).expect("replayable");
-        let replay = Some(Arc::new(Replay { lines: LineCheck::Counted, ..replay }));
-        let request = Request { replay, engine: Some(EngineChoice::V8), ..Request::new(header.profile, code.clone()) };
-        let again = engine.run(request).await;
-        assert_eq!(again.engine.name(), "v8");
-        assert_eq!(shown(&again), shown(&run.report), "run {seed}\n{code}");
-    }
-    println!("{count} programs recorded on QuickJS and repeated on V8, all equal");
 }

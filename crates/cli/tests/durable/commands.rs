@@ -36,7 +36,7 @@ pub(crate) fn json_of(config: &Path, args: &[&str]) -> Value {
 }
 
 /// A run `aaaa…` that waits for a decision about its call 1.
-async fn paused_run(folder: &Path) {
+async fn paused_run(folder: &Path, tool: &str) {
     let store = SqliteStore::open(&folder.join("runs.db")).expect("a store");
     let sealer = Sealer::from_file(&folder.join("runs.key")).expect("a key");
     let journal = Journal::new(Arc::new(store), sealer, "test".into(), Duration::from_secs(60));
@@ -51,7 +51,7 @@ async fn paused_run(folder: &Path) {
     let call = FromWorker::Call { id: CallId(1), target: Target::Function("save".into()), args: b"[{}]".to_vec() };
     toolgate_engine::transcript::Recorder::said(&*run, &call, false);
     let question = json!({
-        "callId": 1, "backend": "bank", "tool": "pay\u{1b}[2J", "arguments": {"amount": 12}, "reason": "more than 10",
+        "callId": 1, "backend": "bank", "tool": tool, "arguments": {"amount": 12}, "reason": "more than 10",
         "askedAt": 0, "expiresAt": u64::MAX,
     });
     run.pause(&[(CallId(1), question.to_string())], None).await.expect("paused");
@@ -102,7 +102,7 @@ async fn runs_are_listed_shown_exported_and_forgotten() {
 async fn calls_are_decided_at_the_command_line() {
     let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
     let config = configuration(folder.path(), &effects, None);
-    paused_run(folder.path()).await;
+    paused_run(folder.path(), "pay\u{1b}[2J").await;
     let waiting = json_of(&config, &["pending"]);
     assert_eq!((&waiting[0]["callId"], &waiting[0]["arguments"]), (&json!(1), &json!({"amount": 12})), "{waiting}");
     let shown = toolgate(&config, &["pending", "aaaa"]);
@@ -122,6 +122,28 @@ async fn calls_are_decided_at_the_command_line() {
     let server = Server::start(&config).await;
     let report = server.report(&"a".repeat(32)).await.expect("a report");
     assert_eq!(report["code"], json!("ABORTED"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_is_remembered_at_the_command_line() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration(folder.path(), &effects, None);
+    paused_run(folder.path(), "pay").await;
+    let toolgate = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        let command =
+            command.args(args).arg("--config").arg(&config).env("XDG_STATE_HOME", folder.path().join("state"));
+        let output = command.env("HOME", folder.path()).output().expect("the binary runs");
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
+    };
+    let condition = "args.amount < 20";
+    assert_eq!(toolgate(&["approve", "aaaa", "1", "--when", condition]).0, Some(2), "once has no condition");
+    let (code, decided) = toolgate(&["approve", "aaaa", "1", "--remember", "always", "--when", condition, "--json"]);
+    assert_eq!((code, &decided["decisions"][0]["remember"]), (Some(0), &json!({ "always": condition })), "{decided}");
+    let (_, listed) = toolgate(&["policy", "list", "--json"]);
+    let rule = &listed["remembered"][0];
+    assert_eq!((&rule["rule"]["tool"], &rule["rule"]["when"]), (&json!("bank.pay"), &json!(condition)), "{listed}");
+    assert_eq!(rule["caller"], "local", "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use toolgate_engine::HostError;
 use toolgate_functions::{HostFunction, Registry};
 use toolgate_gateway::approvals::{Approver, AskedCall, Remember, RememberedRules, Verdict, VerdictFuture};
+use toolgate_gateway::bridge::{Answer, Provider, ProviderFuture, RequestContext};
 use toolgate_gateway::run::{FastPaths, Route, RunReport, RunRequest, Runner};
 use toolgate_policy::{Action, Condition, Policy, Rule, TraitFilter, parse_limits};
 use toolgate_wire::{CallState, CallerScope, Code, Outcome};
@@ -21,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         policy::a_rule_names_a_tool_by_either_spelling,
         policy::conditions_see_arguments_and_caller,
         policy::a_limit_counts_the_calls_of_a_run,
+        policy::a_call_that_is_not_sent_counts_for_no_limit,
         policy::effects_are_known_from_annotations_and_names,
         policy::host_functions_are_decided_about_too,
         policy::a_call_that_must_be_asked_about_fails_where_nobody_can_be,
@@ -154,6 +157,33 @@ pub(crate) fn a_limit_counts_the_calls_of_a_run() {
         run(&chain, RunRequest { caller, ..asking("return await bank.pay({ amount: 1 })") }).report.failure().is_none()
     };
     assert_eq!([pay("a"), pay("a"), pay("a"), pay("b")], [true, true, false, true]);
+}
+
+/// Refuses so many calls for want of a login.
+struct LoggedOut(Mutex<u32>);
+
+impl Provider for LoggedOut {
+    fn call(&self, _: String, _: Map<String, Value>, _: RequestContext) -> ProviderFuture {
+        let mut left = self.0.lock();
+        let is_refused = *left > 0;
+        *left = left.saturating_sub(1);
+        let answer =
+            if is_refused { Err(HostError::not_sent("NEEDS_LOGIN", "log in")) } else { Ok(Answer::Value(json!(1))) };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// Looking for a login again and again uses up nothing.
+pub(crate) fn a_call_that_is_not_sent_counts_for_no_limit() {
+    for limits in ["at most 1 a run", "1 a day"] {
+        let limits = parse_limits(limits).unwrap();
+        let chain = chain_with(vec![Rule { limits, ..Rule::new("policy[0]", "bank.pay", Action::Allow) }]);
+        chain.bridge().provide("bank", Arc::new(LoggedOut(Mutex::new(3))));
+        let code = "const codes = []; for (let amount = 0; amount < 5; amount++) codes.push(await bank.pay({ amount })
+            .then(() => 'paid', error => error.code)); return codes";
+        let expected = r#"["NEEDS_LOGIN","NEEDS_LOGIN","NEEDS_LOGIN","paid","DENIED"]"#;
+        assert_eq!(outcome(&run(&chain, asking(code))), expected);
+    }
 }
 
 pub(crate) fn effects_are_known_from_annotations_and_names() {

@@ -125,8 +125,8 @@ impl Inner {
             let left_over = left_over.join(", ");
             report.report.warnings.push(format!("done by the run {run} and not called by this one: {left_over}"));
         }
-        let has_begun = gate.has_begun() || request.recorded.is_some();
-        let is_cut_off = has_begun && !gate.has_ended() && is_runtime(&report) && !is_known;
+        // A worker may also die before it has read the program.
+        let is_cut_off = report.route == Route::Script && !gate.has_ended() && is_runtime(&report) && !is_known;
         if ended == Ended::ByItself && is_cut_off && deaths < MAX_WORKER_DEATHS {
             return self.begin_again(run, deaths + 1).await;
         }
@@ -192,6 +192,8 @@ impl Inner {
     /// Goes on with a run whose worker died, from its record: a call that was being made then is unsure, as after a crash.
     async fn begin_again(&self, run: Arc<DurableRun>, deaths: u32) {
         tracing::warn!(run = run.id(), deaths, "the worker of a durable run died");
+        // Whatever killed it may have killed those that wait for programs too: the engine needs a moment for others.
+        tokio::time::sleep(RETRY_INTERVAL * deaths).await;
         let record = match run.flush().await {
             Ok(()) => self.journal.load(run.id()).await,
             Err(error) => Err(error),
