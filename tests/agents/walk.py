@@ -21,9 +21,19 @@ for folder in (project, notes):
 with open(os.path.join(notes, "todo.txt"), "w") as file:
     file.write("buy milk\n")
 
+# Each server is started through a script that notes it, in front of the real one on the search path.
+noting, started = os.path.join(home, "noting"), os.path.join(home, "started")
+os.mkdir(noting)
 # Nothing of the caller's own settings, but for what reaches the network.
 kept = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy") or "CERT" in name or name == "NODE_EXTRA_CA_CERTS"}
 path = [binaries, os.path.dirname(node), *(os.path.join(tools, part) for part in ("node_modules/.bin", "venv/bin", "venv1/bin")), "/usr/local/bin", "/usr/bin", "/bin"]
+for folder in path[1:]:
+    for name in os.listdir(folder) if tools in folder and os.path.isdir(folder) else []:
+        if name.startswith("mcp-server-") or name == "playwright-mcp":
+            with open(os.path.join(noting, name), "w") as file:
+                file.write(f'#!/bin/sh\necho {name} >>"{started}"\nexec "{folder}/{name}" "$@"\n')
+            os.chmod(os.path.join(noting, name), 0o755)
+path.insert(1, noting)
 environment = {**kept, "HOME": home, "PATH": os.pathsep.join(path), "LANG": "C.UTF-8", "NO_COLOR": "1"}
 
 passed = failed = 0
@@ -81,12 +91,15 @@ for line in (
     run(line, lines=["wrote"])
 listed = run("toolgate list")
 check("ten servers are up", listed.count(" ready ") == 10)
+tools_behind = sum(int(row.split()[2]) for row in listed.splitlines() if " ready " in row)
 found = run("toolgate search convert a time to another time zone --limit 1")
 check("the tool is found", "convert_time" in found)
 run("toolgate connect claude-code --take-over")
 run("toolgate connect codex")
 run("toolgate connect gemini")
 
+# What is started from here on, an agent needed.
+os.rename(started, started + ".before")
 program = f"""const [zone, todo, log, sum] = await Promise.all([
   time.convert_time({{ source_timezone: "UTC", time: "12:00", target_timezone: "Asia/Tokyo" }}),
   files.read_text_file({{ path: "{notes}/todo.txt" }}),
@@ -121,9 +134,16 @@ try:
     for api in ("anthropic", "openai", "google"):
         names = {name for request in requests if request["api"] == api for name in request["tools"] if "toolgate" in name}
         check(f"{api}: {sorted(names)}", any(name.endswith("query_tools") for name in names))
+        if api == "anthropic":
+            print(f"tools of Toolgate: {len(names)}, behind it: {tools_behind}")
+            check(f"a handful of tools instead of {tools_behind}: {sorted(names)}", len(names) == 10 and tools_behind == 84)
     check("Claude Code shows the model the backends", any(request["instructions"] == "yes" for request in requests))
 finally:
     model.kill()
+with open(started) as file:
+    needed = set(file.read().split())
+used = {"mcp-server-time", "mcp-server-filesystem", "mcp-server-git", "mcp-server-calculator", "mcp-server-sqlite"}
+check(f"only the servers that the program names are started: {sorted(needed)}", needed == used)
 run("toolgate disconnect claude-code")
 with open(os.path.join(home, ".claude.json")) as file:
     servers = json.load(file)["mcpServers"]

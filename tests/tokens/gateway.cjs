@@ -26,7 +26,8 @@ const ask = (method, params) =>
   const client = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "tokens", version: "1" } };
   const { instructions } = await ask("initialize", client);
   child.stdin.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n');
-  const { tools } = await ask("tools/list", {});
+  // `_meta` is for clients: no model reads it.
+  const tools = (await ask("tools/list", {})).tools.map(({ _meta, ...tool }) => tool);
   const texts = { instructions, "tools/list": JSON.stringify(tools) };
   for (const { name, ...rest } of tools) texts[`tool ${name}`] = JSON.stringify({ name, ...rest });
   for (const [name, code] of Object.entries(ERRORS)) {

@@ -39,7 +39,8 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  toolgate run examples/tour.ts --demo                 a program over a real MCP server, the demo inside
+  toolgate ui --demo                                   the page in the browser, over the demo server
+  toolgate run examples/tour.ts --demo                 a program over the demo, a real MCP server
   toolgate import                                      take over the servers of your MCP clients
   toolgate connect claude-code                         put Toolgate in front of an agent
   toolgate run examples/hello.ts                       run a TypeScript file

@@ -53,8 +53,13 @@ impl User {
     fn on_terminal(&self, args: &[&str], typed: &str) -> (i32, String) {
         let line: Vec<String> =
             [env!("CARGO_BIN_EXE_toolgate")].iter().chain(args).map(|word| format!("'{word}'")).collect();
+        self.in_terminal(&line.join(" "), typed)
+    }
+
+    /// The same for a line of the shell.
+    fn in_terminal(&self, line: &str, typed: &str) -> (i32, String) {
         let mut command = Command::new("script");
-        command.args(["-qec", &line.join(" "), "/dev/null"]).current_dir(self.path("")).env("HOME", self.home());
+        command.args(["-qec", line, "/dev/null"]).current_dir(self.path("")).env("HOME", self.home());
         for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"] {
             command.env_remove(name);
         }

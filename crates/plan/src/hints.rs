@@ -58,7 +58,8 @@ pub fn hint_for_timeout(source: &str, tools: &dyn Tools) -> Option<String> {
 
 /// A finding as a hint.
 fn advice(finding: Finding) -> String {
-    [Some(finding.message + "."), finding.suggestion].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let stop = if finding.message.ends_with('.') { "" } else { "." };
+    [Some(finding.message + stop), finding.suggestion].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 struct Suspect {

@@ -206,7 +206,7 @@ pub(crate) struct AddArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The address of a server that is reached over HTTP
-    #[arg(value_name = "URL", required_unless_present_any = ["command", "openapi"])]
+    #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
     /// The OpenAPI document of an HTTP API: a file or a URL; its operations become tools
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "command", "env"])]

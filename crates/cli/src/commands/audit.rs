@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ pub(crate) fn verify(args: &AuditVerifyArgs) -> anyhow::Result<Exit> {
     } else {
         match &verified {
             Ok(verified) => describe(verified)?,
+            Err(Broken::Unreadable { file, source }) if source.kind() == ErrorKind::NotFound => note(absent(file)),
             Err(broken) => note(escape::line(&broken.to_string())),
         }
     }
@@ -35,7 +36,10 @@ pub(crate) fn verify(args: &AuditVerifyArgs) -> anyhow::Result<Exit> {
 pub(crate) fn show(args: &AuditShowArgs) -> anyhow::Result<Exit> {
     let file = file(args.file.as_deref(), args.servers.config.as_deref())?;
     let name = escape::line(&file.to_string_lossy()).into_owned();
-    let opened = File::open(&file).map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
+    let opened = File::open(&file).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Usage(absent(&file)),
+        _ => Usage(format!("cannot read {name}: {error}")),
+    })?;
     let mut shown: VecDeque<(String, Value)> = VecDeque::new();
     for line in BufReader::new(opened).split(b'\n') {
         // A line that a killed process did not finish is no record.
@@ -82,6 +86,14 @@ fn row(record: &Value) -> Vec<String> {
         policy.join(" "),
         text("reviewer"),
     ]
+}
+
+/// There is no log: how there will be one.
+fn absent(file: &Path) -> String {
+    let file = escape::line(&file.to_string_lossy()).into_owned();
+    format!(
+        "there is no audit log at {file}: `\"audit\": {{\"enabled\": true}}` under toolgate in the configuration writes one from then on"
+    )
 }
 
 /// The file that is meant. A configuration is read and not acted on: no server is started, so it needs no trust.

@@ -4,9 +4,11 @@ use clap::CommandFactory;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
+use toolgate_config::clients::{Client, Roots, Scope, connect};
 use toolgate_config::{Env, edit, lookup};
 
 use super::Exit;
+use super::servers::edit::roots;
 use crate::args::{Cli, CompletionsArgs, KeyNewArgs};
 use crate::print::{escape, note, out};
 
@@ -38,25 +40,52 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Says the next step, which depends on what is configured.
+/// Says the next step, which depends on what is configured and connected.
 pub(crate) fn next_step() -> anyhow::Result<Exit> {
-    let found = lookup::find(None, &Env::of_process()).ok().flatten();
-    let names = found.as_ref().map(|found| edit::server_names(&found.path).unwrap_or_default());
+    let found = lookup::find(None, &Env::of_process());
     out("Toolgate runs code that an AI agent wrote, over your MCP servers, in a sealed process of its own.\n")?;
+    let names = match &found {
+        Ok(Some(found)) => edit::server_names(&found.path).map_err(|error| error.to_string()),
+        Ok(None) => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    };
     match (found, names) {
-        (Some(found), Some(names)) if !names.is_empty() => {
+        (_, Err(problem)) => {
+            out(format_args!("The configuration cannot be read. Next: mend it.\n\n  {}", escape::text(&problem)))?;
+        }
+        (Ok(Some(found)), Ok(names)) if !names.is_empty() => {
             let file = found.path.to_string_lossy();
             out(format_args!("Servers configured in {}: {}. Next:\n", escape::line(&file), names.len()))?;
-            out("  toolgate list                  connect to them and show their tools")?;
-            out("  toolgate connect claude-code   put Toolgate in front of an agent")?;
+            after_servers()?;
         }
-        _ => {
+        (_, Ok(_)) => {
             out("No server is configured yet. Next:\n")?;
             out("  toolgate import                take over the servers of your MCP clients")?;
             out("  toolgate add NAME -- COMMAND   or add one")?;
-            out("  toolgate list --demo           or look at the demo server first")?;
+            out("  toolgate ui --demo             or look at the page over the demo server first")?;
         }
     }
     out("\n`toolgate --help` lists all commands.")?;
     Ok(Exit::Done)
+}
+
+/// What follows once there are servers.
+fn after_servers() -> anyhow::Result<()> {
+    out("  toolgate list                  connect to them and show their tools")?;
+    let roots = roots().ok();
+    let of_roots = |has: &dyn Fn(Client, &Roots) -> bool| -> Vec<Client> {
+        Client::ALL.into_iter().filter(|client| roots.as_ref().is_some_and(|roots| has(*client, roots))).collect()
+    };
+    let connected = of_roots(&connect::is_connected);
+    if connected.is_empty() {
+        let is_there =
+            |client: Client, roots: &Roots| roots.file(client, Scope::User).is_some_and(|file| file.exists());
+        let client = of_roots(&is_there).first().copied().unwrap_or(Client::ClaudeCode);
+        let command = format!("toolgate connect {}", client.word());
+        return out(format_args!("  {command:<29}  put Toolgate in front of an agent"));
+    }
+    out("  toolgate ui                    watch runs, decide about calls, try a program")?;
+    out("  toolgate logs                  what the Toolgate of an agent did")?;
+    let words: Vec<&str> = connected.into_iter().map(Client::word).collect();
+    out(format_args!("\nIt is in front of {}; start an agent anew to use it.", words.join(", ")))
 }

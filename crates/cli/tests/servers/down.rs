@@ -44,6 +44,12 @@ fn a_bad_server_is_down_and_the_gateway_is_not() {
     let failed =
         client.chain("try { return await unset.get_issue({ number: 1 }) } catch (error) { return error.message }");
     assert!(failed.to_string().contains("NOT_SET_ANYWHERE"), "{failed}");
+    let told = client.call("call_tool_chain", json!({ "code": "return await unset.get_issue({ number: 1 })" }));
+    let told = told["content"][0]["text"].as_str().expect("text");
+    assert_eq!(told.matches("NOT_SET_ANYWHERE").count(), 1, "said once: {told}");
+    let info = client.call("tool_info", json!({ "tool_name": "unset.get_issue" }));
+    let info = info["content"][0]["text"].as_str().expect("text");
+    assert!(info.contains("NOT_SET_ANYWHERE"), "not as if there were no such tool: {info}");
     client.leave();
 }
 
@@ -56,6 +62,26 @@ fn search_never_says_that_nothing_fits_because_servers_failed() {
     assert!(stderr.contains("dead: ") && !stderr.contains("try other words"), "{stderr}");
     let (code, _, stderr) = user.try_run(&["describe", "dead.get_issue"]);
     assert!(code == 2 && stderr.contains("dead: "), "{stderr}");
+    user.run(&["add", "tracker", "--", env!("CARGO_BIN_EXE_toolgate"), "demo"]);
+    let (code, _, stderr) = user.try_run(&["call", "tracker.get_isue"]);
+    assert!(code == 2 && stderr.contains("did you mean tracker.get_issue"), "{stderr}");
+    assert!(!stderr.contains("dead"), "a server that cannot have it is not named: {stderr}");
+}
+
+#[test]
+fn a_search_among_known_tools_does_not_wait_for_a_server_that_never_answers() {
+    let user = User::with_demo("tracker");
+    user.run(&["list"]);
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    // Waiting for its start would take as long as the tests may.
+    let config = json!({
+        "mcpServers": { "tracker": demo, "silent": { "command": "/bin/sleep", "args": ["1000"] } },
+        "toolgate": { "limits": { "start_timeout": "10m" } },
+    });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let (code, stdout, stderr) = user.try_run(&["search", "get", "issue"]);
+    assert!(code == 0 && stdout.contains("tracker.get_issue"), "{stdout}{stderr}");
+    assert!(stderr.contains("silent: still starting; `toolgate list` waits for it"), "{stderr}");
 }
 
 #[test]

@@ -61,7 +61,54 @@ fn toolgate_alone_says_the_next_step() {
     assert!(user.run(&[]).contains("toolgate import"));
     user.run(&["add", "x", "--", "x"]);
     let text = user.run(&[]);
-    assert!(text.contains("toolgate.json: 1. Next:") && text.contains("toolgate connect"), "{text}");
+    assert!(text.contains("toolgate.json: 1. Next:") && text.contains("toolgate connect claude-code"), "{text}");
+    user.write(".codex/config.toml", "");
+    assert!(user.run(&[]).contains("toolgate connect codex "), "a client that is there");
+    user.run(&["connect", "codex"]);
+    let text = user.run(&[]);
+    assert!(text.contains("in front of codex") && text.contains("toolgate ui"), "{text}");
+    assert!(!text.contains("toolgate connect"), "that is done: {text}");
+    user.write(".config/toolgate/toolgate.json", "{ \"mcpServers\": {");
+    let text = user.run(&[]);
+    assert!(text.contains("cannot be read") && text.contains("toolgate.json:1:"), "not as if there were none: {text}");
+}
+
+#[test]
+fn what_is_missing_is_told_with_the_next_step() {
+    let user = User::new();
+    let check = |args: &[&str], code: i32, parts: &[&str]| {
+        let (found, stdout, stderr) = user.try_run(args);
+        assert_eq!((found, stdout.as_str()), (code, ""), "{args:?}: {stderr}");
+        for part in parts {
+            assert!(stderr.contains(part), "{args:?}: {stderr}");
+        }
+    };
+    check(&["audit", "show"], 2, &["there is no audit log", "enabled"]);
+    check(&["audit", "verify"], 1, &["there is no audit log", "enabled"]);
+    check(&["remove", "x"], 2, &["no server named x", "there is no configuration"]);
+    check(&["import"], 0, &["no servers found", "toolgate add NAME"]);
+    check(&["add", "x"], 2, &["toolgate add x https://", "toolgate add x -- npx"]);
+    check(&["list"], 2, &["toolgate init", "toolgate import", "--demo"]);
+    check(&["add", "my server", "--", "x"], 0, &["programs call it `my_server`", "next: `toolgate list`"]);
+    user.write(".config/toolgate/toolgate.json", "{");
+    check(&["list"], 2, &["the configuration cannot be used:\n", "toolgate.json:1:"]);
+}
+
+#[test]
+fn a_state_is_coloured_for_a_person_and_lines_up() {
+    let user = User::with_demo("tracker");
+    user.run(&["add", "dead", "--", "/no/such/program"]);
+    let line = format!("NO_COLOR= '{}' list", env!("CARGO_BIN_EXE_toolgate"));
+    let (_, screen) = user.in_terminal(&line, "");
+    assert!(
+        screen.contains("\u{1b}[32mready\u{1b}[0m ") && screen.contains("\u{1b}[1;31mfailed\u{1b}[0m"),
+        "{screen:?}"
+    );
+    let (_, stdout, _) = user.try_run(&["list"]);
+    assert!(!stdout.contains('\u{1b}'), "{stdout:?}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines[0].find("TOOLS"), lines[1].find('0'), "{stdout}");
+    assert_eq!(lines[0].find("TOOLS"), lines[2].find("12"), "{stdout}");
 }
 
 #[test]

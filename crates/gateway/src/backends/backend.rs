@@ -396,6 +396,7 @@ impl Shared {
         });
         if changed {
             *self.failed_at.lock() = matches!(state, BackendState::Failed { .. }).then(Instant::now);
+            state.log(&self.name);
             self.notify(BackendChange::State(state));
         }
     }

@@ -30,4 +30,5 @@ pub(crate) use login::quoted;
 pub use openapi::{ApiSpec, DocumentSource};
 pub use set::Backends;
 pub use spec::{BackendKind, BackendSpec, Probe, StartTime};
+pub(crate) use state::log_not_started;
 pub use state::{BackendChange, BackendEvent, BackendState, BackendStats};

@@ -6,6 +6,18 @@ use std::time::Duration;
 
 use toolgate_catalog::{BackendState as Known, Tool};
 use toolgate_mcp::client::{ListKind, Ready, ToolChange};
+use toolgate_wire::foreign_text::one_line;
+
+/// The target of lines about backends, for filters of the log.
+const LOG_TARGET: &str = "toolgate::backend";
+/// Characters of a reason in the log.
+const MAX_LOGGED_REASON: usize = 300;
+
+/// A server that its configuration keeps from being started, as a line in the log.
+pub(crate) fn log_not_started(backend: &str, reason: &str) {
+    let reason = one_line(reason, MAX_LOGGED_REASON);
+    tracing::warn!(target: LOG_TARGET, backend, reason, "not started");
+}
 
 /// Where a backend is in its life.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +68,31 @@ impl BackendState {
             Self::Failed { reason, .. } => Known::Failed { reason: reason.clone() },
             Self::NeedsLogin { command } => Known::NeedsLogin { command: command.clone() },
             Self::Stopped => Known::Failed { reason: "it was stopped".to_owned() },
+        }
+    }
+
+    /// One line in the log for whoever runs this. What the server wrote to its standard error is not in it: it may hold secrets.
+    pub(super) fn log(&self, backend: &str) {
+        let shown = |text: &str| one_line(text, MAX_LOGGED_REASON);
+        match self {
+            Self::Failed { reason, .. } => {
+                let reason = shown(reason);
+                tracing::warn!(target: LOG_TARGET, backend, reason, "does not come up");
+            }
+            // Later tries of the same start are told by its end.
+            Self::Restarting { attempt: 0, reason, .. } => {
+                let reason = shown(reason);
+                tracing::warn!(target: LOG_TARGET, backend, reason, "down, and started again");
+            }
+            Self::NeedsLogin { command } => {
+                let command = shown(command);
+                tracing::warn!(target: LOG_TARGET, backend, command, "needs a login");
+            }
+            Self::Ready(ready) => {
+                let (server, version) = (shown(&ready.server.name), shown(&ready.server.version));
+                tracing::info!(target: LOG_TARGET, backend, server, version, "ready");
+            }
+            Self::Idle | Self::Starting | Self::Restarting { .. } | Self::Stopped => {}
         }
     }
 

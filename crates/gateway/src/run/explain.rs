@@ -23,10 +23,17 @@ pub fn explain(report: &Report, source: &str) -> String {
     put_calls(&mut text, report);
     let verdict = if report.safe_to_retry() { "yes" } else { "no, something was or may have been changed" };
     let _ = writeln!(text, "safe to retry: {verdict}");
-    for warning in &report.warnings {
+    for warning in report.warnings.iter().filter(|warning| !is_told_by(&failure.message, warning)) {
         let _ = writeln!(text, "warning: {warning}");
     }
     text
+}
+
+/// Whether a warning (`line:column: text`) says what the failure says already.
+fn is_told_by(message: &str, warning: &str) -> bool {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let said = warning.split_once(':').filter(|(line, _)| is_number(line)).and_then(|(_, rest)| rest.split_once(": "));
+    said.is_some_and(|(column, said)| is_number(column) && message.contains(said))
 }
 
 fn put_console(text: &mut String, report: &Report) {

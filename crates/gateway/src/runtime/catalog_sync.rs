@@ -15,7 +15,7 @@ use super::backend_records::{BackendRecord, Origin};
 use super::cache::hint;
 use super::spec::{fingerprint, key_names, spec};
 use super::wait_until_ready::WaitUntilReady;
-use crate::backends::{Backend, BackendChange, BackendEvent, BackendSpec, BackendState, StartTime};
+use crate::backends::{Backend, BackendChange, BackendEvent, BackendSpec, BackendState, StartTime, log_not_started};
 use toolgate_catalog::cache::{CachedBackend, ToolCache};
 use toolgate_catalog::{self, Catalog, Listing, Tool};
 use toolgate_config::checked;
@@ -269,6 +269,7 @@ fn first_listing(name: &str, record: &BackendRecord, cached: Option<Vec<Tool>>) 
 
 /// A server that cannot be started until its configuration changes.
 pub(super) fn incomplete(name: &str, server: &checked::Incomplete) -> Listing {
+    log_not_started(name, &server.reason());
     let state = toolgate_catalog::BackendState::Failed { reason: server.reason() };
     Listing { name: name.to_owned(), state, tools: Vec::new(), tags: Vec::new() }
 }

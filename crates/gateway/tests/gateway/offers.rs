@@ -36,6 +36,7 @@ async fn a_chain_that_only_reads_is_held_to_it_at_the_bridge() {
     let tool = world.agent.tool("query_tools", &RequestScope::default()).expect("it is listed");
     assert_eq!(tool["annotations"]["readOnlyHint"], true);
     assert_eq!(tool["annotations"]["destructiveHint"], false);
+    assert_eq!(tool["_meta"]["anthropic/alwaysLoad"], true, "also where no configuration of the client says so");
 
     let run = async |code: &str| world.call("query_tools", json!({ "code": code })).await;
     assert_eq!(first_text(&run("return (await f.echo({ n: 7 })).n").await), "7");

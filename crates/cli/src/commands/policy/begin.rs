@@ -1,6 +1,7 @@
 //! `toolgate policy draft` and `policy import`: policies to begin with, printed for review.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::print::{escape, note, out};
 
 pub(super) fn draft(args: &DraftArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_known(gateway).await;
+        all_known(gateway, Duration::MAX).await;
         let catalog = gateway.catalog();
         let missing = unknown_servers(&catalog);
         if !missing.is_empty() {

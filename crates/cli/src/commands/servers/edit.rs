@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
+use toolgate_catalog::names::{NameScope, sanitise};
 use toolgate_config::clients::{Client, Os, Roots};
 use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
 use toolgate_config::{Env, lookup, schema as config_schema};
@@ -48,6 +49,10 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
         if let Ok(config) = toolgate_config::load(&file, &Env::of_process()) {
             login::offer(&config, &args.name);
         }
+    }
+    let spelled = sanitise(&args.name, NameScope::Global);
+    if spelled != args.name {
+        note(format_args!("programs call it `{spelled}`"));
     }
     note("next: `toolgate list` connects to it and shows its tools");
     Ok(Exit::Done)
@@ -95,7 +100,13 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
             entry.insert("args".to_owned(), json!(rest));
             put_pairs(&mut entry, "env", "env", &args.env)?;
         }
-        (None, None) => return Err(Usage("give a URL, or a command after --".to_owned())),
+        (None, None) => {
+            let message = format!(
+                "say what {name} is: a URL, as in `toolgate add {name} https://example.com/mcp`, or a program after --, as in \
+                 `toolgate add {name} -- npx -y SERVER`"
+            );
+            return Err(Usage(message));
+        }
     }
     Ok(entry)
 }
@@ -123,6 +134,14 @@ pub(super) fn put_pairs(entry: &mut Map<String, Value>, flag: &str, key: &str, p
 
 pub(crate) fn remove(args: &RemoveArgs) -> anyhow::Result<Exit> {
     let file = own_file(args.config.as_deref())?;
+    if !file.exists() {
+        let shown = escape::line(&file.to_string_lossy()).into_owned();
+        return Err(Usage(format!(
+            "no server named {}: there is no configuration at {shown}",
+            escape::line(&args.name)
+        ))
+        .into());
+    }
     let before = toolgate_config::load(&file, &Env::of_process());
     match keep_trust(&file, || edit::remove(&file, &args.name)) {
         Ok(written) => say(&written),
@@ -150,7 +169,7 @@ pub(super) fn own_file(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(found.map_or_else(|| lookup::new_file(&env), |found| found.path))
 }
 
-pub(super) fn roots() -> anyhow::Result<Roots> {
+pub(crate) fn roots() -> anyhow::Result<Roots> {
     let env = Env::of_process();
     let home = env.home().context("there is no home folder to look in")?.to_owned();
     Ok(Roots { home, cwd: env.cwd().to_owned(), os: Os::current() })

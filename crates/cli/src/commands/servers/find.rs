@@ -22,9 +22,14 @@ use crate::runner::cancel_on_signal;
 /// Time between two looks at whether the tools have changed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long a search among known tools waits for those of other servers: one that never answers would cost its whole start
+/// timeout each time.
+const SEARCH_WAIT: Duration = Duration::from_secs(10);
+
 pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_known(gateway).await;
+        let is_something_known = gateway.catalog().tool_count() > 0;
+        all_known(gateway, if is_something_known { SEARCH_WAIT } else { Duration::MAX }).await;
         let catalog = gateway.catalog();
         let task = args.words.join(" ");
         let hits = catalog.search(&task, args.limit, args.tag.as_deref());
@@ -116,7 +121,7 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
         return super::learn::perform(action);
     }
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_known(gateway).await;
+        all_known(gateway, Duration::MAX).await;
         let catalog = gateway.catalog();
         let functions = gateway.functions(&CallerScope::default());
         let text = declarations::file(&catalog, &functions, &gateway.learned_types());

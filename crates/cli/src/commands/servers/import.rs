@@ -16,7 +16,7 @@ use toolgate_config::{Env, lookup};
 use super::super::logins::literal;
 use super::super::{Exit, Usage};
 use super::edit::{clients, roots, say};
-use super::{sentences, table};
+use super::{marked_table, sentences};
 use crate::args::servers::ImportArgs;
 use crate::consent::{self, ask, is_interactive, keep_trust};
 use crate::print::{Style, escape, note, out};
@@ -37,9 +37,18 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
         out(escape::json(&json!({ "servers": rows, "config": file }).to_string()))?;
     } else if rows.is_empty() {
         note(format_args!("no servers found; looked at the files of {}", clients()));
+        note(
+            "next: `toolgate add NAME -- COMMAND` or `toolgate add NAME URL` adds one, `toolgate ui --demo` shows the demo server",
+        );
     } else {
         let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(args.dry_run)).collect();
-        out(table(&["NAME", "FROM", "RESULT"], &cells, Style::stdout()))?;
+        let style = Style::stdout();
+        let mark = |column: usize, cell: &str| match (column, cell.starts_with("skipped")) {
+            (2, true) => style.faint(cell),
+            (2, false) => style.good(cell),
+            _ => cell.to_owned(),
+        };
+        out(marked_table(&["NAME", "FROM", "RESULT"], &cells, style, mark))?;
         if !args.dry_run && !new.is_empty() {
             note(
                 "next: `toolgate list` connects to them, `toolgate connect CLIENT` puts Toolgate in front of an agent",

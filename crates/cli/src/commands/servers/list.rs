@@ -9,7 +9,7 @@ use toolgate_mcp::client::auth::LoginStatus;
 
 use super::super::Exit;
 use super::super::logins::login;
-use super::{Opened, spinner, table};
+use super::{Opened, marked_table, spinner};
 use crate::args::servers::ListArgs;
 use crate::print::{Style, escape, note, out};
 
@@ -29,10 +29,21 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<Exit> {
             let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(has_logins)).collect();
             let heading = ["NAME", "STATE", "TOOLS", "READY IN", "SERVER", "LOGIN"];
             let heading = if has_logins { &heading[..] } else { &heading[..5] };
-            out(table(heading, &cells, Style::stdout()))?;
+            let style = Style::stdout();
+            out(marked_table(heading, &cells, style, |column, cell| if column == 1 { painted(cell, style) } else { cell.to_owned() }))?;
         }
         Ok(if failed { Exit::Failed } else { Exit::Done })
     })
+}
+
+/// A state in the colour of what it means.
+fn painted(state: &str, style: Style) -> String {
+    match state {
+        "ready" => style.good(state),
+        "disabled" | "stopped" => style.faint(state),
+        "starting" | "restarting" | "needs login" | "needs configuration" => style.warn(state),
+        _ => style.bad(state),
+    }
 }
 
 struct Row {
@@ -118,7 +129,10 @@ async fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) ->
             let server = &ready.server;
             ("ready", format!("{} {} ({})", server.name, server.version, server.protocol).trim_start().to_owned())
         }
-        BackendState::Idle | BackendState::Starting => ("starting", String::new()),
+        BackendState::Idle | BackendState::Starting => {
+            let within = gateway.config().settings.limits.start_timeout;
+            ("starting", format!("no answer after {} s (toolgate.limits.start_timeout)", within.as_secs_f64()))
+        }
         BackendState::Restarting { reason, .. } => ("restarting", reason),
         BackendState::Failed { reason, stderr } => {
             let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

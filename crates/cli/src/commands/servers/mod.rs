@@ -110,7 +110,7 @@ pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
         return Err(Usage(message.to_owned()).into());
     };
     // The text that is asked about is the one that is used: the file is read once.
-    let wrong = |problems: Vec<Problem>| Usage(sentences(&problems));
+    let wrong = |problems: Vec<Problem>| Usage(format!("the configuration cannot be used:\n{}", sentences(&problems)));
     let source = Source::open(&found.path).map_err(|problem| wrong(vec![*problem]))?;
     if needs_trust(servers, found.origin) {
         consent::require(&source, &TrustStore::of(&env))?;
@@ -148,11 +148,11 @@ pub(crate) fn sentences(problems: &[Problem]) -> String {
     problems.iter().map(|problem| escape::text(&problem.to_string()).into_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until the tools of every server are known, from the server or from the cache, or it has failed.
+/// Waits until the tools of every server are known, from the server or from the cache, or it has failed; at most so long.
 ///
 /// Servers start at the same time, so that many dead ones cost no more than one.
-pub(crate) async fn all_known(gateway: &Gateway) {
-    let within = gateway.config().settings.limits.start_timeout;
+pub(crate) async fn all_known(gateway: &Gateway, at_most: Duration) {
+    let within = gateway.config().settings.limits.start_timeout.min(at_most);
     let blank: Vec<String> = gateway
         .backends()
         .iter()
@@ -182,22 +182,38 @@ pub(crate) async fn catalog_with(gateway: &Gateway, name: &str) -> Catalog {
         gateway.settled(gateway.config().settings.limits.start_timeout, belongs).await;
         spinner.finish_and_clear();
     } else {
-        all_known(gateway).await;
+        all_known(gateway, Duration::MAX).await;
     }
     gateway.catalog()
 }
 
 /// The servers whose tools are not known, each with the reason.
 pub(crate) fn unknown_servers(catalog: &Catalog) -> Vec<String> {
+    unknown_among(catalog.backends())
+}
+
+fn unknown_among<'a>(backends: impl IntoIterator<Item = &'a toolgate_catalog::Backend>) -> Vec<String> {
     let line = |backend: &toolgate_catalog::Backend| match backend.state() {
         BackendState::Failed { reason } => Some(format!("{}: {}", escape::line(backend.name()), escape::line(reason))),
-        BackendState::Starting => Some(format!("{}: still starting", escape::line(backend.name()))),
+        BackendState::Starting => {
+            Some(format!("{}: still starting; `toolgate list` waits for it", escape::line(backend.name())))
+        }
         state @ BackendState::NeedsLogin { .. } => {
             Some(format!("{}: {}", escape::line(backend.name()), escape::line(&state.to_string())))
         }
         BackendState::Cached | BackendState::Ready | BackendState::Disabled => None,
     };
-    catalog.backends().iter().filter(|backend| backend.tools().is_empty()).filter_map(line).collect()
+    backends.into_iter().filter(|backend| backend.tools().is_empty()).filter_map(line).collect()
+}
+
+/// The servers that may have a tool that is not known: the one that its name begins with, else all whose tools are not known.
+fn servers_that_may_have(catalog: &Catalog, name: &str) -> Vec<String> {
+    let is_named = |backend: &&toolgate_catalog::Backend| {
+        let names = [backend.name(), backend.identifier()];
+        names.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| rest.starts_with('.')))
+    };
+    let named: Vec<&toolgate_catalog::Backend> = catalog.backends().iter().filter(is_named).collect();
+    if named.is_empty() { unknown_servers(catalog) } else { unknown_among(named) }
 }
 
 /// Visible only to a person.
@@ -222,35 +238,50 @@ pub(crate) fn tool<'a>(catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>, 
         }
         Resolution::Unknown => {
             let near = catalog.suggest(UnknownName::Tool, name);
-            let advice = if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) };
-            let missing = unknown_servers(catalog);
+            let advice = match near.is_empty() {
+                true => "`toolgate search WORDS` finds tools by what they do".to_owned(),
+                false => format!("did you mean {}?", near.join(" or ")),
+            };
+            let missing = servers_that_may_have(catalog, name);
             let missing = if missing.is_empty() {
                 String::new()
             } else {
                 format!("\nthe tools of these servers are not known:\n  {}", missing.join("\n  "))
             };
-            Err(Usage(format!("there is no tool {shown}{advice}{missing}")))
+            Err(Usage(format!("there is no tool {shown}: {advice}{missing}")))
         }
     }
 }
 
 /// Rows below a heading, each column as wide as its widest text.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], style: Style) -> String {
+    marked_table(heading, rows, style, |_, cell| cell.to_owned())
+}
+
+/// The same, with cells marked by what they say; the marks take no room.
+pub(crate) fn marked_table(
+    heading: &[&str],
+    rows: &[Vec<String>],
+    style: Style,
+    mark: impl Fn(usize, &str) -> String,
+) -> String {
     let shown: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| escape::line(cell).into_owned()).collect()).collect();
     let width = |column: usize| {
         let cells = shown.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain(heading.get(column).map(|title| title.chars().count())).max().unwrap_or(0)
     };
-    let line = |cells: Vec<&str>| {
+    let line = |cells: &[&str], mark: &dyn Fn(usize, &str) -> String| {
         let last = cells.len().saturating_sub(1);
         let padded = cells.iter().enumerate().map(|(column, cell)| {
-            if column == last { (*cell).to_owned() } else { format!("{cell:<width$}", width = width(column)) }
+            let room = if column == last { 0 } else { width(column).saturating_sub(cell.chars().count()) };
+            format!("{}{:room$}", mark(column, cell), "")
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    let mut lines = vec![style.strong(line(heading.to_vec()))];
-    lines.extend(shown.iter().map(|row| line(row.iter().map(String::as_str).collect())));
+    let plain = |_: usize, cell: &str| cell.to_owned();
+    let mut lines = vec![style.strong(line(heading, &plain))];
+    lines.extend(shown.iter().map(|row| line(&row.iter().map(String::as_str).collect::<Vec<_>>(), &mark)));
     lines.join("\n")
 }
 

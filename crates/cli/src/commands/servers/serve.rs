@@ -31,7 +31,8 @@ pub(super) const AHEAD: usize = 2;
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
     // Over HTTP, every run is a line; over standard input and output the client shows what it did itself.
-    let usual = if args.http.is_some() { "warn,toolgate::run=info" } else { "warn" };
+    // Who started a service reads its address first; `toolgate logs` and the page have what is wrong with servers.
+    let usual = if args.http.is_some() { "warn,toolgate::run=info,toolgate::backend=off" } else { "warn" };
     let _log = Log::start(args.log.as_deref(), usual, args.log_format)?;
     if !config.warnings.is_empty() {
         note(sentences(&config.warnings));

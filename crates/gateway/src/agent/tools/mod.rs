@@ -24,7 +24,8 @@ pub(super) use run_status::paused_text;
 
 use super::Shared;
 use super::arguments::Refusal;
-use toolgate_catalog::{Catalog, Resolution, ToolRef, UnknownName};
+use crate::bridge::unready;
+use toolgate_catalog::{BackendState, Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_wire::CallerScope;
 
@@ -67,6 +68,9 @@ impl Tool {
             "description": (self.description)(shared, scope),
             "inputSchema": (self.schema)(),
             "annotations": annotations(self.title, self.hints),
+            // Claude Code otherwise defers tools of servers that were not added by `toolgate connect`, and its model has to find
+            // them first.
+            "_meta": { "anthropic/alwaysLoad": true },
         })
     }
 }
@@ -157,14 +161,26 @@ fn named<'a>(catalog: &'a Catalog, name: &str, caller: &CallerScope) -> Result<T
                         names.join(" or ")
                     )))
                 }
-                (None, _) => Err(unknown(catalog, name, permits)),
+                (None, _) => Err(unknown(catalog, name, caller)),
             }
         }
-        Resolution::Found(_) | Resolution::Unknown => Err(unknown(catalog, name, permits)),
+        Resolution::Found(_) | Resolution::Unknown => Err(unknown(catalog, name, caller)),
     }
 }
 
-fn unknown(catalog: &Catalog, name: &str, permits: impl Fn(&ToolRef<'_>) -> bool) -> Refusal {
+fn unknown(catalog: &Catalog, name: &str, caller: &CallerScope) -> Refusal {
+    // Of a backend that is down nothing is known: the name may be right.
+    let is_named = |backend: &&toolgate_catalog::Backend| {
+        let names = [backend.name(), backend.identifier()];
+        names.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| rest.starts_with('.')))
+    };
+    let mut named = catalog.backends().iter().filter(|backend| caller.backends.permits(backend.name()));
+    if let Some(down) = named.find(is_named).filter(|backend| backend.tools().is_empty())
+        && *down.state() != BackendState::Ready
+    {
+        return Refusal(format!("tool_name: {}", unready(down.name(), None, down.state())));
+    }
+    let permits = |found: &ToolRef<'_>| caller.permits_tool(found.backend.name(), &found.tool().name);
     let may_be_named = |near: &String| catalog.resolve(near).found().is_some_and(|it| permits(&it));
     let near: Vec<String> = catalog.suggest(UnknownName::Tool, name).into_iter().filter(may_be_named).collect();
     let advice = match near.as_slice() {
