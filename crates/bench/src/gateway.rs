@@ -84,8 +84,9 @@ fn tool(n: usize) -> Value {
     })
 }
 
-fn resident(pid: u32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot look at the gateway")?;
+/// Resident memory of a process, in bytes.
+pub(super) fn resident(pid: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot look at the process")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS is no number")?;
     Ok(kilobytes * 1024.0)

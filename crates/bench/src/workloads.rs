@@ -452,7 +452,26 @@ const ROWS: &[Workload] = &[
         measure: gateway::idle_memory,
     },
     Workload {
+        name: "openapi-load",
+        group: Some("openapi"),
+        what: "from the start of a backend with a document of 600 operations until its tools are known",
+        runs: 20,
+        cores: Cores::All,
+        measure: openapi::load,
+        ..ROW
+    },
+    Workload {
+        name: "openapi-memory",
+        group: Some("openapi"),
+        what: "memory that such a backend keeps",
+        unit: RowUnit::Bytes,
+        runs: 5,
+        cores: Cores::All,
+        measure: openapi::kept_memory,
+    },
+    Workload {
         name: "openapi-call",
+        group: Some("openapi"),
         what: "one operation of an HTTP API, less the same request by a plain client over a kept connection",
         cores: Cores::All,
         measure: openapi::overhead,

@@ -51,6 +51,8 @@ fn every_row_is_measured_in_its_unit() {
         "telemetry-cost",
         "gateway-start",
         "gateway-memory",
+        "openapi-load",
+        "openapi-memory",
     ];
     // Looking into a sealed worker takes root.
     if rustix::process::geteuid().is_root() {
@@ -60,7 +62,7 @@ fn every_row_is_measured_in_its_unit() {
     assert_eq!(rows.len(), small.len());
     for (row, name) in rows.iter().zip(small) {
         let unit = match name {
-            "memory" | "gateway-memory" => "bytes",
+            "memory" | "gateway-memory" | "openapi-memory" => "bytes",
             "throughput" | "http" => "per_s",
             "telemetry-cost" => "percent",
             _ => "us",

@@ -134,6 +134,10 @@ fn a_document_that_cannot_be_used_is_not_added() {
     assert_eq!((code, user.0.path().join(".config/toolgate/toolgate.json").exists()), (2, false), "{said}");
     assert!(said.contains("version 9 is not supported"), "{said}");
     std::fs::write(user.0.path().join("petstore.yaml"), "openapi: 3.0.0\npaths: {/a: {get: {}}}\n").expect("a file");
+    // A credential of a scheme that the document does not have would never be sent.
+    let (code, _, said) = user.add("http://127.0.0.1:1/");
+    assert_eq!((code, user.0.path().join(".config/toolgate/toolgate.json").exists()), (2, false), "{said}");
+    assert!(said.contains("no security scheme `api_key`"), "{said}");
     let (code, _, said) = user.run(&["add", "petstore", "--openapi", "petstore.yaml"]);
     assert!(code == 2 && said.contains("--base"), "{said}");
 }

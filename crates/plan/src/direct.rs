@@ -13,6 +13,7 @@ use crate::{
     tools::{Call, Tools, resolve_path},
 };
 use serde_json::{Map, Value};
+use toolgate_wire::foreign_text::escaped;
 
 /// Backends that are named where several have a tool of one name.
 const MAX_OWNERS: usize = 5;
@@ -90,7 +91,7 @@ fn unexpected(text: &str, offset: usize) -> String {
         _ if is_number(found) && before.chars().next_back().is_some_and(is_number) => {
             "a number is not written as JSON has it, or is too large".to_owned()
         }
-        _ => format!("`{}` is not expected here", shorten(&found.escape_debug().to_string())),
+        _ => format!("`{}` is not expected here", escaped(&found.to_string(), 1)),
     }
 }
 

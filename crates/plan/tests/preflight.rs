@@ -301,11 +301,24 @@ fn a_variable_that_hides_a_backend_is_a_warning() {
 }
 
 #[test]
-fn a_misspelt_backend_is_an_error_where_its_failure_is_certain() {
-    check("await exaa.web_search({})", &["error unknown_backend 1:7 `exaa` is not defined (Did you mean `exa`?)"]);
+fn a_misspelt_backend_is_a_warning() {
+    check("await exaa.web_search({})", &["warning unknown_backend 1:7 `exaa` is not defined (Did you mean `exa`?)"]);
     check(
         "await tools.exaa.web_search({})",
-        &["error unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
+        &["warning unknown_backend 1:18 There is no backend `exaa` (Did you mean `exa`?)"],
+    );
+    check("await other.thing({}); Math.max(1)", &[]);
+}
+
+#[test]
+fn a_misspelt_backend_is_an_error_in_a_program_with_other_calls() {
+    check(
+        "await db.find({}); return await exaa.web_search({})",
+        &["error unknown_backend 1:33 `exaa` is not defined (Did you mean `exa`?)"],
+    );
+    check(
+        "await db.find({}); return await tools.exaa.web_search({})",
+        &["error unknown_backend 1:44 There is no backend `exaa` (Did you mean `exa`?)"],
     );
     for survives in [
         "if (x) await exaa.web_search({}); return 1",
@@ -315,11 +328,11 @@ fn a_misspelt_backend_is_an_error_where_its_failure_is_certain() {
         "const f = async () => { await exaa.web_search({}) }; return 1",
         "return typeof exaa === 'undefined' ? 1 : await exaa.web_search({})",
     ] {
+        let survives = &format!("await db.find({{}}); {survives}");
         let found = preflight(survives, &Catalog).expect(survives);
         assert_eq!(found.errors, [], "{survives}");
         assert!(found.warnings.iter().any(|one| one.code == FindingCode::UnknownBackend), "{survives}");
     }
-    check("await other.thing({}); Math.max(1)", &[]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use toolgate_config::checked::TypeScript;
 use toolgate_engine::{EngineWithRuntime, IsolationMode};
 use toolgate_gateway::run::{FixedEnvironment, Readiness, RunRequest, Runner};
 use toolgate_gateway::runtime::program_types;
-use toolgate_plan::{Arguments, Finding, PlannedCall, Position, Preflight};
+use toolgate_plan::{Arguments, Finding, FindingCode, PlannedCall, Position, Preflight};
 use toolgate_wire::{Failure, Profile};
 
 use super::Exit;
@@ -55,9 +55,20 @@ fn over_servers(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checke
         let within = gateway.config().settings.limits.start_timeout;
         let spinner = spinner("waiting for the tools that the program names");
         gateway.wait_for_named(&request.text, &request.caller, Readiness::Known, within).await;
+        let mut checked = gateway.runner().check_types(request, TYPE_CHECK_TIMEOUT).await;
+        // The cache does not have the tool: the server itself says whether there is one.
+        if checked.as_ref().is_ok_and(is_left_open) {
+            gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
+            checked = gateway.runner().check_types(request, TYPE_CHECK_TIMEOUT).await;
+        }
         spinner.finish_and_clear();
-        Ok(Checked::from(gateway.runner().check_types(request, TYPE_CHECK_TIMEOUT).await))
+        Ok(Checked::from(checked))
     })
+}
+
+/// Whether a tool may be one that the cache does not know yet.
+fn is_left_open(found: &Preflight) -> bool {
+    found.warnings.iter().any(|finding| finding.code == FindingCode::NotReady)
 }
 
 struct Checked {
@@ -77,8 +88,13 @@ impl From<Result<Preflight, Failure>> for Checked {
     fn from(checked: Result<Preflight, Failure>) -> Self {
         let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect();
         match checked {
-            Ok(found) => {
-                Checked { calls: found.calls, errors: problems(found.errors), warnings: problems(found.warnings) }
+            Ok(Preflight { calls, errors, mut warnings }) => {
+                // What names say may be wrong, types say is: once is enough.
+                let is_told = |finding: &Finding| {
+                    errors.iter().any(|error| error.code == finding.code && error.position == finding.position)
+                };
+                warnings.retain(|finding| !is_told(finding));
+                Checked { calls, errors: problems(errors), warnings: problems(warnings) }
             }
             Err(failure) => Checked { calls: Vec::new(), errors: vec![failure.into()], warnings: Vec::new() },
         }

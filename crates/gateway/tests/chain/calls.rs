@@ -216,6 +216,10 @@ pub(crate) fn what_must_go_wrong_stops_the_run_before_its_first_call() {
     );
     check("shop-x.find(", "failed SYNTAX");
     check(
+        "await shop.find({ query: 'x' }); return await shopp.find({ query: 'y' })",
+        "failed INVALID_CODE: `shopp` is not defined; nothing was called",
+    );
+    check(
         r#"{"tool": "shop.find", "arguments": {"query": 5}}"#,
         "failed INVALID_CODE: shop.find: `query` must be a string, got a number; nothing was called",
     );

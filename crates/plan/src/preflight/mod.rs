@@ -234,9 +234,13 @@ struct Inspector<'p, 'a> {
 
 impl<'a> Inspector<'_, 'a> {
     fn finish(mut self) -> Preflight {
+        // What a missing backend does is told where it happens, unless calls were made before it.
+        let has_calls = !self.preflight.calls.is_empty();
         for (backend, name, finding) in self.certain {
-            let doubtful =
-                self.is_anything_changed || self.changed.contains(&backend) || self.probed.contains(&(backend, name));
+            let doubtful = self.is_anything_changed
+                || self.changed.contains(&backend)
+                || self.probed.contains(&(backend, name))
+                || (finding.code == FindingCode::UnknownBackend && !has_calls);
             let list = if doubtful { &mut self.preflight.warnings } else { &mut self.preflight.errors };
             list.push(finding);
         }
@@ -317,7 +321,7 @@ impl<'a> Inspector<'_, 'a> {
         }
     }
 
-    /// A call on what is not there: it fails where it is reached, so it is as certain as an unknown tool.
+    /// A call on what is not there: it fails where it is reached, after the effects of the calls before it.
     fn no_backend(
         &mut self,
         call: &CallExpression<'a>,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
-use toolgate_openapi::{Api, ApiSettings, summary};
+use toolgate_openapi::{Api, ApiSettings, Credentials, summary};
 use url::{Host, Url};
 
 use super::super::Usage;
@@ -25,7 +25,7 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
             let base = asked.clone().ok_or_else(|| Usage("--base: say where requests go".to_owned()))?;
             (document.to_owned(), base)
         }
-        false => of_file(Path::new(document), asked.clone())?,
+        false => of_file(Path::new(document), asked.clone(), &args.auth)?,
     };
     let mut entry = Map::from_iter([
         ("type".to_owned(), json!("openapi")),
@@ -52,14 +52,17 @@ fn named_address(base: &Url) -> Option<String> {
 }
 
 /// The absolute path of a document that can be used, and where its requests go.
-fn of_file(file: &Path, asked: Option<Url>) -> anyhow::Result<(String, Url)> {
+fn of_file(file: &Path, asked: Option<Url>, auth: &[String]) -> anyhow::Result<(String, Url)> {
     let shown = escape::line(&file.to_string_lossy()).to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let named = summary(&text, None).map_err(|error| Usage(format!("{shown}: {error}")))?.servers.into_iter().next();
     let base = asked.or(named).ok_or_else(|| {
         Usage(format!("{shown} names no server with an absolute URL: say with --base where requests go"))
     })?;
-    let api = Api::load(&text, ApiSettings::new(base.clone())).map_err(|error| Usage(format!("{shown}: {error}")))?;
+    // Only the names count here: a scheme that the document does not have is told before anything is written.
+    let schemes = auth.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| (name.to_owned(), String::new()));
+    let settings = ApiSettings { credentials: Credentials::new(schemes.collect()), ..ApiSettings::new(base.clone()) };
+    let api = Api::load(&text, settings).map_err(|error| Usage(format!("{shown}: {error}")))?;
     note(format_args!("{} tools at {}", api.operations().len(), escape::line(base.as_str())));
     for skipped in api.skipped() {
         note(format_args!("  no tool: {}: {}", escape::line(&skipped.operation), escape::line(&skipped.reason)));
