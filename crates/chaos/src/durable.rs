@@ -23,6 +23,9 @@ const KILL_INTERVAL: Duration = Duration::from_millis(400);
 const GATEWAY_KILL: u64 = 3;
 /// A run that has not ended after so long is lost.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Attempts to start a gateway again, and the time between them.
+const MAX_STARTS: u32 = 20;
+const START_INTERVAL: Duration = Duration::from_millis(250);
 /// Before a gateway is asked again that did not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -146,7 +149,7 @@ fn kill_until(
         if count % GATEWAY_KILL == 0 {
             gateway.kill();
             *killed.entry("gateway").or_default() += 1;
-            *gateway = Gateway::start(&options.program, files)?;
+            *gateway = start_again(options, files)?;
             continue;
         }
         let family = gateway.process().map(Process::descendants).unwrap_or_default();
@@ -157,6 +160,19 @@ fn kill_until(
         }
     }
     Ok(killed)
+}
+
+/// Starts a gateway that was killed. What it was just starting may hold its socket for a moment longer.
+fn start_again(options: &DurableOptions, files: &Files) -> anyhow::Result<Gateway> {
+    let mut started = Gateway::start(&options.program, files);
+    for _ in 0..MAX_STARTS {
+        if started.is_ok() {
+            break;
+        }
+        std::thread::sleep(START_INTERVAL);
+        started = Gateway::start(&options.program, files);
+    }
+    started
 }
 
 impl Runs<'_> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
+use toolgate_wire::frame::End;
 use toolgate_wire::{CallId, Code, Failure, FromWorker, LimitRequest, Position, Target, ToWorker, UtcTime};
 
 use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
@@ -64,10 +65,11 @@ pub struct Replayable {
 }
 
 impl Replayable {
-    /// Whether the program has said how it ended.
-    pub fn has_ended(&self) -> bool {
-        let is_end = |step: &Step| matches!(&step.event, StepEvent::Said { then: FromWorker::Done { .. }, .. });
-        self.replay.steps.iter().any(is_end)
+    /// Whether the program has said that it failed.
+    pub fn has_failed(&self) -> bool {
+        let is_failure = |said: &FromWorker| matches!(said, FromWorker::Done { end: End::Failed { .. }, .. });
+        let mut steps = self.replay.steps.iter();
+        steps.any(|step| matches!(&step.event, StepEvent::Said { then, .. } if is_failure(then)))
     }
 
     /// Whether a call of the run may have taken effect and is not repeated: the run ends then.

@@ -87,7 +87,8 @@ impl Inner {
         replay: Option<Replayable>,
         deaths: u32,
     ) {
-        let is_known = replay.as_ref().is_some_and(|replay| replay.is_unknown() || replay.has_ended());
+        let has_failed = replay.as_ref().is_some_and(Replayable::has_failed);
+        let is_unknown = replay.as_ref().is_some_and(Replayable::is_unknown);
         let ran = replay.as_ref().map_or(Duration::ZERO, |replay| replay.ran);
         let recorded = replay.map(|Replayable { mut replay, .. }| {
             replay.left = Some(stored.wall().saturating_sub(ran));
@@ -125,8 +126,9 @@ impl Inner {
             let left_over = left_over.join(", ");
             report.report.warnings.push(format!("done by the run {run} and not called by this one: {left_over}"));
         }
-        // A worker may also die before it has read the program.
-        let is_cut_off = report.route == Route::Script && !gate.has_ended() && is_runtime(&report) && !is_known;
+        // A worker may also die before it has read the program, or while it repeats a record that ends with a failure.
+        let has_failed = has_failed || (is_unknown && names_unknown(&report));
+        let is_cut_off = report.route == Route::Script && !gate.has_ended() && is_runtime(&report) && !has_failed;
         if ended == Ended::ByItself && is_cut_off && deaths < MAX_WORKER_DEATHS {
             return self.begin_again(run, deaths + 1).await;
         }
@@ -477,6 +479,11 @@ fn add_fix_hint(report: &mut RunReport) {
 
 fn is_runtime(report: &RunReport) -> bool {
     report.report.failure().is_some_and(|failure| failure.code == Code::Runtime)
+}
+
+/// Whether the report has a call whose effect is unknown.
+fn names_unknown(report: &RunReport) -> bool {
+    report.report.calls.iter().any(|call| call.state == CallState::Unknown)
 }
 
 fn is_aborted(report: &RunReport) -> bool {
