@@ -583,7 +583,7 @@ async function pendingRule({ rule, page, view, unharmed }) {
 async function questionsRule({ rule, page, view, unharmed }) {
   await rule("Pending has a form, a call of unknown effect, a changed tool and a line of a review", async () => {
     const decided = [];
-    const big = "90071992547409931";
+    const [big, proposed] = ["90071992547409931", "90071992547409933"];
     const call = (callId, about, more = {}) => ({
       callId,
       backend: "demo",
@@ -598,7 +598,7 @@ async function questionsRule({ rule, page, view, unharmed }) {
       type: "object",
       properties: {
         who: { type: "string", title: "<img src=x onerror=pwned=6>", description: "\u202eolleh" },
-        many: { type: "integer", title: "How many" },
+        many: { type: "integer", title: "How many", default: "MANY" },
         size: { type: "string", title: "Size", enum: ["</option><b>s</b>", "l"] },
         sure: { type: "boolean", title: "Sure", default: true },
         more: { type: "string", title: "More" },
@@ -623,7 +623,8 @@ async function questionsRule({ rule, page, view, unharmed }) {
         return route.fulfill({ json: { runId: "run-2", decisions } });
       }
       const run = { runId: "run-2", caller: "", beganAt: 0, code: "return 1", pending: waiting };
-      const body = JSON.stringify({ runs: waiting.length > 0 ? [run] : [] }).replace('"BIG"', `{"id":${big}}`);
+      const text = JSON.stringify({ runs: waiting.length > 0 ? [run] : [] });
+      const body = text.replace('"BIG"', `{"id":${big}}`).replace('"MANY"', proposed);
       return route.fulfill({ contentType: "application/json", body });
     });
     await view("Pending");
@@ -640,6 +641,7 @@ async function questionsRule({ rule, page, view, unharmed }) {
     await asked.getByRole("alert").getByText("fill this in").waitFor();
     assert.equal(decided.length, 0, "a form that is not filled in was sent");
     await asked.getByLabel(/onerror/).fill('Ann "<b>');
+    assert.equal(await asked.getByLabel("How many").inputValue(), proposed);
     await asked.getByLabel("How many").fill(big);
     await asked.getByLabel("Size").selectOption({ index: 1 });
     await asked.getByLabel("Sure").uncheck();

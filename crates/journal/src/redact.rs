@@ -8,9 +8,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use ring::hmac;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::entry::{Call, DigestText, Event, Header};
@@ -282,8 +284,11 @@ fn in_json(text: &str, nesting: usize, found: &mut BTreeSet<String>) {
     if nesting == 0 || !matches!(first, Some('{' | '[' | '"')) {
         return;
     }
-    if let Ok(value) = serde_json::from_str::<Value>(text) {
-        in_value(&value, nesting, Named::Ordinary, found);
+    let mut here = BTreeSet::new();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read = SecretFinder { nesting, named: Named::Ordinary, found: &mut here }.deserialize(&mut reader);
+    if read.is_ok() && reader.end().is_ok() {
+        found.append(&mut here);
     }
 }
 
@@ -294,23 +299,75 @@ enum Named {
     Secret,
 }
 
-/// Every value is looked at once, also below several secret names.
-fn in_value(value: &Value, nesting: usize, named: Named, found: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) => {
-            if named == Named::Secret {
-                found.insert(without_scheme(text).to_owned());
-            }
-            in_json(text, nesting - 1, found);
+/// Reads over a value and keeps secrets alone: a tree of the value would take forty times its text.
+struct SecretFinder<'f> {
+    nesting: usize,
+    named: Named,
+    found: &'f mut BTreeSet<String>,
+}
+
+impl SecretFinder<'_> {
+    /// For a value inside this one.
+    fn inside(&mut self, named: Named) -> SecretFinder<'_> {
+        SecretFinder { nesting: self.nesting, named, found: self.found }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for SecretFinder<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SecretFinder<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        if self.named == Named::Secret {
+            self.found.insert(without_scheme(text).to_owned());
         }
-        Value::Array(items) => items.iter().for_each(|item| in_value(item, nesting, named, found)),
-        Value::Object(members) => {
-            for (name, member) in members {
-                let named = if is_secret_name(name) { Named::Secret } else { named };
-                in_value(member, nesting, named, found);
-            }
+        in_json(text, self.nesting - 1, self.found);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        let named = self.named;
+        while items.next_element_seed(self.inside(named))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<String>()? {
+            let named = if is_secret_name(&name) { Named::Secret } else { self.named };
+            members.next_value_seed(self.inside(named))?;
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Ok(())
     }
 }
 

@@ -175,13 +175,23 @@ fn make(path: &Path, content: &[u8]) -> io::Result<()> {
     let _ = fs::remove_file(beside);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(beside)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
-    let linked = written.and_then(|()| fs::hard_link(beside, path));
+    let made = written.and_then(|()| match fs::hard_link(beside, path) {
+        // Some file systems have no links. There a rename is as whole, and another process that makes a key at this moment is rarer.
+        Err(fault) if has_no_links(&fault) && !path.exists() => fs::rename(beside, path),
+        linked => linked,
+    });
     let removed = fs::remove_file(beside);
-    match linked {
+    match made {
         Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Ok(()) => removed,
+        // A file that was renamed is gone.
+        Ok(()) => removed.or_else(|fault| if fault.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(fault) }),
         failed => failed,
     }
+}
+
+/// exFAT and some network and container volumes.
+fn has_no_links(fault: &io::Error) -> bool {
+    matches!(fault.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]

@@ -42,15 +42,25 @@ function set(element, name, value) {
   } else if (name === "value" || name === "checked" || name === "disabled") {
     Reflect.set(element, name, value);
   } else {
-    element.setAttribute(name, value === true ? "" : String(value));
+    element.setAttribute(name, value === true ? "" : asText(value));
   }
+}
+
+/**
+ * Any value as a text. A number that keeps its digits is an object without a prototype, which has no text of its own.
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function asText(value) {
+  const isBare = typeof value === "object" && value !== null && Object.getPrototypeOf(value) === null;
+  return isBare ? JSON.stringify(value) : String(value);
 }
 
 /** @param {Node} parent @param {Child[]} children */
 function append(parent, children) {
   for (const child of children.flat(9)) {
     if (child === null || child === undefined || child === false) continue;
-    parent.appendChild(child instanceof Node ? child : document.createTextNode(String(child)));
+    parent.appendChild(child instanceof Node ? child : document.createTextNode(asText(child)));
   }
 }
 
@@ -79,7 +89,7 @@ const MARKS = /(\p{M}{3})\p{M}+/gu;
  * @returns {string}
  */
 export function visible(value, most = 100000) {
-  let text = typeof value === "string" ? value : String(value);
+  let text = asText(value);
   const rest = text.length - most;
   if (rest > 0) text = text.slice(0, most);
   text = text.replace(MARKS, "$1…").replace(UNSEEN, (found) => `\\u{${(found.codePointAt(0) ?? 0).toString(16)}}`);

@@ -1,5 +1,5 @@
 // A form that a server asks for: controls for the flat schema of its answer, and the answer as it is sent.
-import { foreign, h, labelled, parseJson, visible } from "./dom.js";
+import { asText, foreign, h, labelled, parseJson, visible } from "./dom.js";
 
 /** @typedef {{name: string, node: HTMLElement, read: () => unknown}} Field */
 
@@ -68,7 +68,7 @@ function input(field) {
     return { element, read: () => (element.value === "" ? undefined : choices[Number(element.value)]) };
   }
   const isText = field.type === "string";
-  const before = field.default === undefined ? "" : String(field.default);
+  const before = field.default === undefined ? "" : asText(field.default);
   const element = /** @type {HTMLInputElement} */ (
     h("input", {
       type: isText ? "text" : "number",

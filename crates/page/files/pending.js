@@ -26,7 +26,7 @@ export function pending(_, context) {
       );
       if (now !== shown) {
         shown = now;
-        const cards = runs.map((run) => card(run, context, load));
+        const cards = runs.map((run) => cardOrFailure(run, context, load));
         fill(body, ...(cards.length > 0 ? cards : [notice("Nothing waits for a decision.")]));
         context.announce(`${runs.length} runs wait for a decision`);
       }
@@ -53,6 +53,15 @@ export function pending(_, context) {
 /** The runs with calls that wait for a decision of this caller. @returns {Promise<any[]>} */
 async function paused() {
   return (await get(`/v1/pending${query({ limit: MAX_RUNS })}`)).runs;
+}
+
+/** A run that cannot be shown hides no other. @param {any} run @param {import("./app.js").Context} context @param {() => Promise<void>} reload */
+function cardOrFailure(run, context, reload) {
+  try {
+    return card(run, context, reload);
+  } catch (error) {
+    return failure(error);
+  }
 }
 
 /** @param {any} run @param {import("./app.js").Context} context @param {() => Promise<void>} reload */

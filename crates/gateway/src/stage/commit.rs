@@ -14,6 +14,7 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_functions::Registry;
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
+use toolgate_mcp::tree_bytes;
 use toolgate_wire::CallId;
 use toolgate_wire::report::CallDecision;
 
@@ -50,6 +51,8 @@ struct CommitState {
     used: BTreeSet<u32>,
     /// Answers by the numbers of their lines.
     values: Values,
+    /// The memory that these take.
+    value_bytes: usize,
     /// Calls that a person has approved, by a line or alone, with the rule that asked.
     approved: HashMap<u64, Option<String>>,
     decisions: HashMap<u32, CallDecision>,
@@ -135,8 +138,11 @@ impl Commit {
 
     fn note_value(&self, call: CallId, answer: &str) {
         let mut state = self.state.lock();
-        let line = state.assigned.get(&call.0).and_then(|assigned| assigned.line);
-        if let Some((line, value)) = line.zip(serde_json::from_str(answer).ok()) {
+        let Some(line) = state.assigned.get(&call.0).and_then(|assigned| assigned.line) else { return };
+        // Without its value, lines that use it are asked about alone.
+        let Ok(bytes) = tree_bytes(answer, MAX_VALUE_BYTES.saturating_sub(state.value_bytes)) else { return };
+        if let Ok(value) = serde_json::from_str(answer) {
+            state.value_bytes += bytes;
             state.values.insert(line, value);
         }
     }
@@ -305,6 +311,8 @@ impl CommitHost {
 
 /// Bytes of arguments that a person edited, with real values in place of marks.
 const MAX_EDITED: usize = 16 << 20;
+/// The memory that answers of one run may take, which stand for marks.
+const MAX_VALUE_BYTES: usize = 64 << 20;
 /// Characters of a reason.
 const MAX_REASON: usize = 2_000;
 

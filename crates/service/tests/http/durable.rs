@@ -498,9 +498,16 @@ async fn received(listener: &tokio::net::TcpListener) -> (String, Value) {
     loop {
         let mut part = [0; 4096];
         let read = stream.read(&mut part).await.expect("a request");
+        assert!(read > 0, "the request ends early: {}", String::from_utf8_lossy(&request));
         request.extend_from_slice(&part[..read]);
-        let text = String::from_utf8_lossy(&request).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(_, body)| body.ends_with('}')) {
+        let text = String::from_utf8_lossy(&request).to_string();
+        let is_whole = |head: &str, body: &str| {
+            let head = head.to_lowercase();
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")).and_then(|it| it.parse().ok());
+            length.is_some_and(|length: usize| body.len() >= length)
+        };
+        if let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(head, body)| is_whole(head, body)) {
             stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.expect("an answer");
             return (head.to_lowercase(), serde_json::from_str(body).expect("JSON"));
         }
