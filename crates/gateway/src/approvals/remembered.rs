@@ -109,9 +109,11 @@ impl RememberedRules {
         call: &AskedCall,
         remember: &Remember,
     ) -> Result<RememberedRule, RememberError> {
-        let asked_by = match &call.rule {
-            Some(id) => policy.rules().iter().find(|rule| rule.id == *id).map(|rule| rule.key()),
-            None => Some(String::new()),
+        // By what the rule is about: another rule may have its place in the list by now. A question without a key was kept
+        // by an earlier version, and nothing tells which rule asked it.
+        let asked_by = match (&call.rule, &call.rule_key) {
+            (Some(_), key) => key.clone().filter(|key| policy.rules().iter().any(|rule| rule.key() == *key)),
+            (None, _) => Some(String::new()),
         };
         let when = match remember {
             Remember::Run(_) | Remember::Session => None,

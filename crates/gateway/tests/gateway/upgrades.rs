@@ -19,7 +19,7 @@ use toolgate_journal::store::memory::MemoryStore;
 use toolgate_journal::store::{
     Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreFuture,
 };
-use toolgate_policy::{Action, Policy, Rule};
+use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
 use toolgate_wire::{Access, CallId, CallerScope, Profile};
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
@@ -44,15 +44,26 @@ fn gateway(store: &Arc<MemoryStore>, tools: &Value, number: u32) -> DurableRuns 
 
 /// The same for these callers.
 fn gateway_for<S: Store>(store: &Arc<S>, tools: &Value, number: u32, callers: Arc<dyn Callers>) -> DurableRuns {
+    let asks = Rule::new("policy[0]", "bank.wire", Action::Ask);
+    gateway_with(store, tools, number, callers, vec![asks]).0
+}
+
+/// The same with these rules; its bridge too.
+fn gateway_with<S: Store>(
+    store: &Arc<S>,
+    tools: &Value,
+    number: u32,
+    callers: Arc<dyn Callers>,
+    rules: Vec<Rule>,
+) -> (DurableRuns, Arc<Bridge>) {
     let script = json!({ "backends": { "bank": { "tools": tools } } });
     let script = Script::parse(&script.to_string()).unwrap();
-    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+    let bridge = Arc::new(Bridge::new(CatalogHandle::new(script.catalog())));
     script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
-    let asks = Rule::new("policy[0]", "bank.wire", Action::Ask);
-    bridge.set_policy(Policy::new(vec![asks], Action::Allow));
+    bridge.set_policy(Policy::new(rules, Action::Allow));
     let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
-    let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
-    DurableRuns::start(journal(store, number), runner, callers, DurableSettings::default())
+    let runner = Runner::new(engine, bridge.clone(), Arc::new(FixedEnvironment::default()));
+    (DurableRuns::start(journal(store, number), runner, callers, DurableSettings::default()), bridge)
 }
 
 fn journal<S: Store>(store: &Arc<S>, number: u32) -> Journal {
@@ -307,6 +318,34 @@ async fn an_approval_for_the_run_holds_in_the_process_that_goes_on_with_it() {
             Some(to) => assert!(view.pending[0].arguments.0.get().contains(to), "it is asked about: {view:?}"),
         }
     }
+}
+
+/// Rules are named by their places: one that is put before the others has the name of the rule that asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_for_the_run_stays_with_its_rule_when_rules_are_added_before_it() {
+    let code = "const all = []; for (const to of ['ann', 'bob', 'cleo']) all.push((await bank.wire({ to })).wired); return all";
+    let store = Arc::new(MemoryStore::default());
+    let before = gateway(&store, &tools(), 1);
+    let run = before.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    let view = settled(&before, &run).await;
+    assert!(!serde_json::to_string(&view.pending).unwrap().contains("ruleKey"), "conditions of rules are not shown");
+    let call_id = view.pending[0].call_id;
+    before.stop(Duration::from_secs(30)).await;
+    let decision = json!({ "callId": call_id, "decision": "approve", "remember": "run" });
+    journal(&store, 2).decide(&run, CallId(call_id), &decision.to_string()).await.unwrap();
+
+    let strict = Rule {
+        when: Some(Condition::parse("args.to == 'bob'").unwrap()),
+        approvers: vec![Glob::new("lead")],
+        ..Rule::new("policy[0]", "bank.wire", Action::Ask)
+    };
+    let rules = vec![strict, Rule::new("policy[1]", "bank.wire", Action::Ask)];
+    let (runs, _) = gateway_with(&store, &tools(), 3, Arc::new(LocalCaller), rules);
+    let view = settled(&runs, &run).await;
+    assert!(view.pending[0].arguments.0.get().contains("bob"), "another rule asks about it: {view:?}");
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "its own rule asks no more: {view:?}");
 }
 
 /// What waits for a caller is found, however many newer runs of others wait.

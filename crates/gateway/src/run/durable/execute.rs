@@ -239,7 +239,7 @@ impl Inner {
     /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
     async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) -> bool {
         let wake = questions.iter().map(|question| question.expires_at).min();
-        let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
+        let texts = questions.iter().map(|it| (CallId(it.call_id), it.stored()));
         let texts: Vec<(CallId, String)> = texts.collect();
         let paused = PausedRun { run_id: run.id().to_owned(), pending: questions.clone() };
         self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await
