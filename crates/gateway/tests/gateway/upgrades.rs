@@ -348,6 +348,43 @@ async fn an_approval_for_the_run_stays_with_its_rule_when_rules_are_added_before
     assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "its own rule asks no more: {view:?}");
 }
 
+/// Decides what waits, for the rest of the run.
+async fn approve_for_the_run(runs: &DurableRuns, run: &str, view: &RunView) {
+    let decision = json!({ "callId": view.pending[0].call_id, "decision": "approve", "remember": "run" });
+    runs.decide(run, None, vec![serde_json::from_value(decision).unwrap()]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_approval_for_the_run_does_not_come_back() {
+    let code = "const wire = async (to) => (await bank.wire({ to })).wired; const first = await wire('ann'); \
+         await bank.pay({ amount: 1 }); const second = await wire('bob'); await bank.pay({ amount: 2 }); \
+         return [first, second, await wire('cleo')]";
+    let rules =
+        || ["bank.wire", "bank.pay"].map(|tool| Rule::new(format!("policy[{tool}]"), tool, Action::Ask)).to_vec();
+    let store = Arc::new(MemoryStore::default());
+    let (runs, bridge) = gateway_with(&store, &tools(), 1, Arc::new(LocalCaller), rules());
+    let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    approve_for_the_run(&runs, &run, &settled(&runs, &run).await).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(view.pending[0].tool, "pay", "{view:?}");
+    let remembered = bridge.remembered().list().unwrap();
+    assert_eq!(remembered.len(), 1, "{remembered:?}");
+    bridge.remembered().revoke(&remembered[0].id).unwrap();
+
+    // The run goes on from its record.
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert!(view.pending.iter().any(|call| call.arguments.0.get().contains("bob")), "it is asked about: {view:?}");
+
+    // A later approval holds.
+    approve_for_the_run(&runs, &run, &view).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(view.pending[0].tool, "pay", "{view:?}");
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "{view:?}");
+}
+
 /// What waits for a caller is found, however many newer runs of others wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newer_runs_of_others_hide_nothing_that_waits() {
