@@ -194,6 +194,7 @@ impl Inner {
     /// Goes on with a run whose worker died, from its record: a call that was being made then is unsure, as after a crash.
     async fn begin_again(&self, run: Arc<DurableRun>, deaths: u32) {
         tracing::warn!(run = run.id(), deaths, "the worker of a durable run died");
+        run.stop_clock();
         // Whatever killed it may have killed those that wait for programs too: the engine needs a moment for others.
         tokio::time::sleep(RETRY_INTERVAL * deaths).await;
         let record = match run.flush().await {
