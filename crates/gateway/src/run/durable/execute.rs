@@ -265,7 +265,7 @@ impl Inner {
         match kept {
             Ok(()) => {
                 let paused = Some(PausedRun { run_id: run.id().to_owned(), pending });
-                self.tell(RunReport { paused, ..report });
+                self.ends.tell(&RunReport { paused, ..report });
                 true
             }
             Err(error) => {
@@ -292,7 +292,7 @@ impl Inner {
             }
             kept = run.finish_again().await;
         }
-        self.tell(report);
+        self.ends.tell(&report);
         match (kept, &self.settings.webhooks, webhook) {
             (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
             (Ok(()), Some(webhooks), Some(url)) => {

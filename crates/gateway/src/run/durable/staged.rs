@@ -166,7 +166,7 @@ impl Inner {
         }
         if let Some(report) = report {
             let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: questions });
-            self.tell(RunReport { paused, ..report });
+            self.ends.tell(&RunReport { paused, ..report });
         }
         true
     }
