@@ -399,6 +399,11 @@ impl DurableRun {
         self.recording.skip_time();
     }
 
+    /// The program does not run until its next entry.
+    pub fn stop_clock(&self) {
+        self.recording.stop_clock();
+    }
+
     /// Notes that a call about which a person was asked is about to be sent after all.
     pub fn intends(&self, call: CallId) -> Durable {
         self.recording.intends(call);

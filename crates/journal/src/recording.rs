@@ -170,6 +170,11 @@ impl Recording {
         self.state.lock().clock.skip();
     }
 
+    /// The program does not run until its next entry: its worker died, and another one begins with it.
+    pub fn stop_clock(&self) {
+        self.state.lock().clock.since = None;
+    }
+
     /// Adds an entry of the program.
     fn push(&self, event: impl FnOnce(&Self, &mut Blobs) -> Option<(Event, usize)>) {
         self.push_at(RunningTime::advance, event);
@@ -443,6 +448,17 @@ mod tests {
         let counted = last(&resumed) - ran;
         let most = since.elapsed().as_secs_f64() * 1e3;
         assert!((0.0..=most).contains(&counted), "what is skipped does not count: {counted} of {most}");
+    }
+
+    #[test]
+    fn the_time_without_a_worker_does_not_count() {
+        let recording = Recording::new(facts());
+        recording.said(&line("one"), false);
+        recording.stop_clock();
+        std::thread::sleep(Duration::from_millis(30));
+        recording.said(&line("two"), false);
+        let record = recording.take();
+        assert_eq!(record.entries.last().map(|entry| entry.at), Some(0.0), "another worker began with it then");
     }
 
     #[test]

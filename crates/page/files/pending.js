@@ -52,7 +52,16 @@ export function pending(_, context) {
 
 /** The runs with calls that wait for a decision of this caller. @returns {Promise<any[]>} */
 async function paused() {
-  return (await get(`/v1/pending${query({ limit: MAX_RUNS })}`)).runs;
+  /** @type {any[]} */
+  const runs = [];
+  let before;
+  do {
+    // A page may be empty although there is a next one.
+    const page = await get(`/v1/pending${query({ limit: MAX_RUNS - runs.length, before })}`);
+    runs.push(...page.runs);
+    before = page.next;
+  } while (before !== undefined && runs.length < MAX_RUNS);
+  return runs;
 }
 
 /** A run that cannot be shown hides no other. @param {any} run @param {import("./app.js").Context} context @param {() => Promise<void>} reload */

@@ -217,6 +217,7 @@ mod tests {
             arguments: Box::new(RawJson(RawValue::from_string(arguments.into()).unwrap())),
             reason: "because".into(),
             rule: None,
+            rule_key: None,
             approvers: Vec::new(),
             login: None,
             asked_at: 0,

@@ -38,6 +38,8 @@ pub struct AskedCall {
     pub reason: String,
     /// The rule that says so, as `toolgate policy list` names it.
     pub rule: Option<String>,
+    /// What that rule is about ([`toolgate_policy::Rule::key`]): the name is a place in the list, which another rule may have later.
+    pub rule_key: Option<String>,
     /// Who may decide: patterns over the names of callers. Everyone who may decide at all when empty.
     pub approvers: Vec<String>,
     /// How long the question stands. The call fails when nobody has decided by then.

@@ -4,6 +4,7 @@
 //! never wins over a rule that denies. Rules for one run and for one session are in memory; those for good are in a file,
 //! which is read again when it has changed, so that a rule that is revoked elsewhere no longer holds here.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,9 +15,12 @@ use toolgate_policy::condition::{Budget, Facts};
 use toolgate_policy::{Action, Call, Decision, Policy, Rule, WrittenRule};
 
 use super::AskedCall;
+use crate::run::durable::unix_ms;
 
 /// The most rules that are remembered; the oldest of a run or a session goes first.
 const MAX_REMEMBERED: usize = 1_000;
+/// The most approvals for runs of which it is known that they were revoked; the oldest goes first.
+const MAX_REVOKED: usize = 1_000;
 /// The most bytes of the file.
 const MAX_FILE: u64 = 4 << 20;
 
@@ -90,6 +94,17 @@ struct State {
     /// Of the file, and when it was read.
     kept: Vec<RememberedRule>,
     read_at: Option<(SystemTime, u64)>,
+    /// Of runs: their decisions are kept, and would be remembered again when the run goes on.
+    revoked: VecDeque<RevokedApproval>,
+}
+
+#[derive(Debug)]
+struct RevokedApproval {
+    run: String,
+    asked_by: String,
+    tool: String,
+    /// In milliseconds since 1970. Later decisions are others.
+    at: u64,
 }
 
 impl RememberedRules {
@@ -109,9 +124,11 @@ impl RememberedRules {
         call: &AskedCall,
         remember: &Remember,
     ) -> Result<RememberedRule, RememberError> {
-        let asked_by = match &call.rule {
-            Some(id) => policy.rules().iter().find(|rule| rule.id == *id).map(|rule| rule.key()),
-            None => Some(String::new()),
+        // By what the rule is about: another rule may have its place in the list by now. A question without a key was kept
+        // by an earlier version, and nothing tells which rule asked it.
+        let asked_by = match (&call.rule, &call.rule_key) {
+            (Some(_), key) => key.clone().filter(|key| policy.rules().iter().any(|rule| rule.key() == *key)),
+            (None, _) => Some(String::new()),
         };
         let when = match remember {
             Remember::Run(_) | Remember::Session => None,
@@ -172,9 +189,14 @@ impl RememberedRules {
     /// If there is none of that name, or the file cannot be written.
     pub fn revoke(&self, id: &str) -> Result<(), RememberError> {
         let mut state = self.state.lock();
-        let before = state.short.len();
-        state.short.retain(|rule| rule.id != id);
-        if state.short.len() < before {
+        if let Some(place) = state.short.iter().position(|rule| rule.id == id) {
+            let RememberedRule { run, asked_by, rule, .. } = state.short.remove(place);
+            if let Some(run) = run {
+                state.revoked.push_back(RevokedApproval { run, asked_by, tool: rule.tool, at: unix_ms() });
+            }
+            if state.revoked.len() > MAX_REVOKED {
+                state.revoked.pop_front();
+            }
             return Ok(());
         }
         let file = self.file.as_deref().ok_or_else(|| RememberError::Unknown(id.to_owned()))?;
@@ -187,6 +209,16 @@ impl RememberedRules {
         write(file, &kept)?;
         (state.kept, state.read_at) = (kept, modified(file));
         Ok(())
+    }
+
+    /// Whether the approval of a call, given at this time for the rest of its run, was revoked since.
+    pub(crate) fn is_revoked(&self, run: &str, call: &AskedCall, decided_at: u64) -> bool {
+        let asked_by = call.rule_key.as_deref().unwrap_or_default();
+        let tool = call.target.to_string();
+        self.state.lock().revoked.iter().any(|revoked| {
+            (revoked.run.as_str(), revoked.asked_by.as_str(), &revoked.tool) == (run, asked_by, &tool)
+                && decided_at <= revoked.at
+        })
     }
 
     /// The remembered rule that answers a question; none where the file cannot be read.

@@ -276,6 +276,7 @@ impl CallPolicy {
             arguments: text.clone(),
             reason: decision.reason(),
             rule: rule.map(|rule| rule.id.clone()),
+            rule_key: rule.map(|rule| rule.key()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires,
             form: None,

@@ -67,6 +67,7 @@ impl WaitingCall<'_> {
             arguments: Value::Object(self.arguments.clone()).to_string(),
             reason: refused.message.clone(),
             rule: None,
+            rule_key: None,
             approvers: Vec::new(),
             expires: toolgate_policy::DEFAULT_EXPIRY,
             form: None,

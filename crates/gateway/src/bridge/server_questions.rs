@@ -50,6 +50,7 @@ pub(super) async fn ask(
         arguments: Value::Object(arguments.clone()).to_string(),
         reason: format!("{} asks: {}{}", target.backend().unwrap_or_default(), form.message, repetition(requests)),
         rule: None,
+        rule_key: None,
         approvers: Vec::new(),
         expires: toolgate_policy::DEFAULT_EXPIRY,
         form: Some(form),

@@ -277,6 +277,7 @@ impl CommitHost {
             arguments: call.args.clone(),
             reason: reason.chars().take(MAX_REASON).collect(),
             rule: rule.map(|rule| rule.id.clone()),
+            rule_key: rule.map(|rule| rule.key()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires: rule.map_or(toolgate_policy::DEFAULT_EXPIRY, |rule| rule.expiry),
             form: None,

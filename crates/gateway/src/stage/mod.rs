@@ -71,6 +71,9 @@ pub struct StagedLine {
     /// The rule that says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// What that rule is about: its name is a place in the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_key: Option<String>,
     /// Who may decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,

@@ -427,6 +427,8 @@ pub(crate) fn an_approval_can_stand_for_later_calls() {
 
 pub(crate) fn a_remembered_rule_answers_its_own_question_only() {
     let (chain, _folder, asked) = remembering();
+    let unnamed = AskedCall { rule_key: None, ..asked.clone() };
+    assert!(chain.bridge().remember("", &unnamed, &Remember::Session).is_err(), "any rule may have asked");
     chain.bridge().remember("", &asked, &Remember::Session).unwrap();
     assert!(pays(&chain, 5, "", "r1"));
     // A rule that denies wins, and so does a question of another rule.

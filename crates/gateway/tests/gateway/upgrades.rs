@@ -19,7 +19,7 @@ use toolgate_journal::store::memory::MemoryStore;
 use toolgate_journal::store::{
     Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreFuture,
 };
-use toolgate_policy::{Action, Policy, Rule};
+use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
 use toolgate_wire::{Access, CallId, CallerScope, Profile};
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
@@ -44,15 +44,26 @@ fn gateway(store: &Arc<MemoryStore>, tools: &Value, number: u32) -> DurableRuns 
 
 /// The same for these callers.
 fn gateway_for<S: Store>(store: &Arc<S>, tools: &Value, number: u32, callers: Arc<dyn Callers>) -> DurableRuns {
+    let asks = Rule::new("policy[0]", "bank.wire", Action::Ask);
+    gateway_with(store, tools, number, callers, vec![asks]).0
+}
+
+/// The same with these rules; its bridge too.
+fn gateway_with<S: Store>(
+    store: &Arc<S>,
+    tools: &Value,
+    number: u32,
+    callers: Arc<dyn Callers>,
+    rules: Vec<Rule>,
+) -> (DurableRuns, Arc<Bridge>) {
     let script = json!({ "backends": { "bank": { "tools": tools } } });
     let script = Script::parse(&script.to_string()).unwrap();
-    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+    let bridge = Arc::new(Bridge::new(CatalogHandle::new(script.catalog())));
     script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
-    let asks = Rule::new("policy[0]", "bank.wire", Action::Ask);
-    bridge.set_policy(Policy::new(vec![asks], Action::Allow));
+    bridge.set_policy(Policy::new(rules, Action::Allow));
     let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
-    let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
-    DurableRuns::start(journal(store, number), runner, callers, DurableSettings::default())
+    let runner = Runner::new(engine, bridge.clone(), Arc::new(FixedEnvironment::default()));
+    (DurableRuns::start(journal(store, number), runner, callers, DurableSettings::default()), bridge)
 }
 
 fn journal<S: Store>(store: &Arc<S>, number: u32) -> Journal {
@@ -309,7 +320,72 @@ async fn an_approval_for_the_run_holds_in_the_process_that_goes_on_with_it() {
     }
 }
 
-/// What waits for a caller is found, however many newer runs of others wait.
+/// Rules are named by their places: one that is put before the others has the name of the rule that asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_for_the_run_stays_with_its_rule_when_rules_are_added_before_it() {
+    let code = "const all = []; for (const to of ['ann', 'bob', 'cleo']) all.push((await bank.wire({ to })).wired); return all";
+    let store = Arc::new(MemoryStore::default());
+    let before = gateway(&store, &tools(), 1);
+    let run = before.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    let view = settled(&before, &run).await;
+    assert!(!serde_json::to_string(&view.pending).unwrap().contains("ruleKey"), "conditions of rules are not shown");
+    let call_id = view.pending[0].call_id;
+    before.stop(Duration::from_secs(30)).await;
+    let decision = json!({ "callId": call_id, "decision": "approve", "remember": "run" });
+    journal(&store, 2).decide(&run, CallId(call_id), &decision.to_string()).await.unwrap();
+
+    let strict = Rule {
+        when: Some(Condition::parse("args.to == 'bob'").unwrap()),
+        approvers: vec![Glob::new("lead")],
+        ..Rule::new("policy[0]", "bank.wire", Action::Ask)
+    };
+    let rules = vec![strict, Rule::new("policy[1]", "bank.wire", Action::Ask)];
+    let (runs, _) = gateway_with(&store, &tools(), 3, Arc::new(LocalCaller), rules);
+    let view = settled(&runs, &run).await;
+    assert!(view.pending[0].arguments.0.get().contains("bob"), "another rule asks about it: {view:?}");
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "its own rule asks no more: {view:?}");
+}
+
+/// Decides what waits, for the rest of the run.
+async fn approve_for_the_run(runs: &DurableRuns, run: &str, view: &RunView) {
+    let decision = json!({ "callId": view.pending[0].call_id, "decision": "approve", "remember": "run" });
+    runs.decide(run, None, vec![serde_json::from_value(decision).unwrap()]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_approval_for_the_run_does_not_come_back() {
+    let code = "const wire = async (to) => (await bank.wire({ to })).wired; const first = await wire('ann'); \
+         await bank.pay({ amount: 1 }); const second = await wire('bob'); await bank.pay({ amount: 2 }); \
+         return [first, second, await wire('cleo')]";
+    let rules =
+        || ["bank.wire", "bank.pay"].map(|tool| Rule::new(format!("policy[{tool}]"), tool, Action::Ask)).to_vec();
+    let store = Arc::new(MemoryStore::default());
+    let (runs, bridge) = gateway_with(&store, &tools(), 1, Arc::new(LocalCaller), rules());
+    let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    approve_for_the_run(&runs, &run, &settled(&runs, &run).await).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(view.pending[0].tool, "pay", "{view:?}");
+    let remembered = bridge.remembered().list().unwrap();
+    assert_eq!(remembered.len(), 1, "{remembered:?}");
+    bridge.remembered().revoke(&remembered[0].id).unwrap();
+
+    // The run goes on from its record.
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert!(view.pending.iter().any(|call| call.arguments.0.get().contains("bob")), "it is asked about: {view:?}");
+
+    // A later approval holds.
+    approve_for_the_run(&runs, &run, &view).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(view.pending[0].tool, "pay", "{view:?}");
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "{view:?}");
+}
+
+/// What waits for a caller is found, however many newer runs of others wait; one request looks at so many of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newer_runs_of_others_hide_nothing_that_waits() {
     const OTHERS: usize = 1_200;
@@ -334,6 +410,8 @@ async fn newer_runs_of_others_hide_nothing_that_waits() {
         run.pause(&[(CallId(1), question.to_string())], None).await.unwrap();
     }
     let found = runs.waiting_for(Some(""), None, 50).await.unwrap();
+    assert!(found.runs.is_empty() && found.next.is_some(), "a thousand runs are looked at: {found:?}");
+    let found = runs.waiting_for(Some(""), found.next, 50).await.unwrap();
     assert_eq!(found.runs.iter().map(|it| &it.summary.run).collect::<Vec<_>>(), [&own]);
     assert_eq!(found.next, None);
     // And who has many gets them page by page.

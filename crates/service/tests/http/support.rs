@@ -73,6 +73,7 @@ impl Provider for Bank {
                 arguments: Value::Object(arguments.clone()).to_string(),
                 reason: "payments are approved".into(),
                 rule: Some("1".into()),
+                rule_key: None,
                 approvers,
                 expires,
                 form: None,

@@ -93,7 +93,7 @@ impl RunApprover {
             open
         };
         let expires = open.iter().map(due).min();
-        let texts = open.iter().map(|question| (CallId(question.call_id), json(question)));
+        let texts = open.iter().map(|question| (CallId(question.call_id), question.stored()));
         (texts.collect(), expires)
     }
 
@@ -141,6 +141,7 @@ impl RunApprover {
             arguments: Box::new(RawJson(arguments)),
             reason: call.reason.clone(),
             rule: call.rule.clone(),
+            rule_key: call.rule_key.clone(),
             approvers: call.approvers.clone(),
             login,
             asked_at: now,
@@ -362,10 +363,6 @@ fn due(question: &PendingView) -> u64 {
     question.expires_at.min(now.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)))
 }
 
-fn json(question: &PendingView) -> String {
-    serde_json::to_string(question).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,6 +379,7 @@ mod tests {
             arguments: format!("[{call_id}]"),
             reason: "asked about".into(),
             rule: None,
+            rule_key: None,
             approvers: Vec::new(),
             expires: Duration::from_secs(3600),
             form: None,
@@ -423,7 +421,7 @@ mod tests {
         // An earlier pause has written the questions.
         let calls = [1, 2].map(|number| {
             let question = approver.question(CallId(number), &asked(number.into()), None).expect("a question");
-            (CallId(number), json(&question))
+            (CallId(number), question.stored())
         });
         run.pause(&calls, None).await.expect("paused");
         let taken = journal_of.take_over(Some("run")).await.expect("a store").expect("the run");

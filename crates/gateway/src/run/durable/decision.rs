@@ -171,9 +171,11 @@ impl Inner {
     /// the run, or at the command line.
     pub(super) fn remember_again(&self, run: &str, caller: &str, asked: &[PendingCall]) {
         for call in asked {
-            let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            let decision: Option<CallDecision> =
+                call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
             let Some((question, decision)) = question_of(call).zip(decision) else { continue };
-            if let Some((_, Remember::Run(_))) = question.remembered(run, &decision) {
+            let Some((asked, Remember::Run(_))) = question.remembered(run, &decision) else { continue };
+            if !self.runner.bridge.remembered().is_revoked(run, &asked, decision.at) {
                 self.remember(run, caller, &question, &decision);
             }
         }
@@ -200,6 +202,7 @@ impl PendingView {
             arguments: arguments.to_owned(),
             reason: self.reason.clone(),
             rule: self.rule.clone(),
+            rule_key: self.rule_key.clone(),
             approvers: self.approvers.clone(),
             expires: Duration::ZERO,
             form: None,
@@ -279,6 +282,7 @@ mod tests {
             arguments: Box::new(RawJson(RawValue::from_string("{}".into()).unwrap())),
             reason: String::new(),
             rule: None,
+            rule_key: None,
             approvers: approvers.iter().map(ToString::to_string).collect(),
             login: None,
             asked_at: 0,

@@ -194,6 +194,7 @@ impl Inner {
     /// Goes on with a run whose worker died, from its record: a call that was being made then is unsure, as after a crash.
     async fn begin_again(&self, run: Arc<DurableRun>, deaths: u32) {
         tracing::warn!(run = run.id(), deaths, "the worker of a durable run died");
+        run.stop_clock();
         // Whatever killed it may have killed those that wait for programs too: the engine needs a moment for others.
         tokio::time::sleep(RETRY_INTERVAL * deaths).await;
         let record = match run.flush().await {
@@ -239,7 +240,7 @@ impl Inner {
     /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
     async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) -> bool {
         let wake = questions.iter().map(|question| question.expires_at).min();
-        let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
+        let texts = questions.iter().map(|it| (CallId(it.call_id), it.stored()));
         let texts: Vec<(CallId, String)> = texts.collect();
         let paused = PausedRun { run_id: run.id().to_owned(), pending: questions.clone() };
         self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await
@@ -264,7 +265,7 @@ impl Inner {
         match kept {
             Ok(()) => {
                 let paused = Some(PausedRun { run_id: run.id().to_owned(), pending });
-                self.tell(RunReport { paused, ..report });
+                self.ends.tell(&RunReport { paused, ..report });
                 true
             }
             Err(error) => {
@@ -291,7 +292,7 @@ impl Inner {
             }
             kept = run.finish_again().await;
         }
-        self.tell(report);
+        self.ends.tell(&report);
         match (kept, &self.settings.webhooks, webhook) {
             (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
             (Ok(()), Some(webhooks), Some(url)) => {

@@ -3,15 +3,15 @@
 //! The new run has the program, the caller and the limits of the recorded one. Calls that it keeps are not made again; whatever
 //! its program calls after them is made, with idempotency keys of the new run, also where the recorded run had made it.
 
-use tokio::sync::oneshot;
 use toolgate_journal::entry::Event;
 use toolgate_journal::fork::{Fork, fork};
 use toolgate_journal::recording::Record;
 use toolgate_wire::CallerScope;
 
 use super::callers::GrantedScope;
+use super::ends::NextEnd;
 use super::stored::StoredRequest;
-use super::{DurableError, DurableRuns, ForgetEnd, RunReport};
+use super::{DurableError, DurableRuns, RunReport};
 use crate::run::execution_id;
 
 /// A run that was forked, and goes on.
@@ -21,7 +21,7 @@ pub struct ForkedRun {
     /// Calls of the recorded run that may have taken effect and are not kept: the new run makes them again if its program
     /// comes to them.
     pub left_out: usize,
-    ended: oneshot::Receiver<RunReport>,
+    end: NextEnd,
 }
 
 impl DurableRuns {
@@ -45,22 +45,14 @@ impl DurableRuns {
         let (recorded, _permit) = inner.read(&row).await?;
         let Fork { mut record, left_out } = fork(&recorded, &id, answered)?;
         as_asked_by(&mut record, caller);
-        let (send, ended) = oneshot::channel();
-        inner.ends.lock().insert(id.clone(), send);
-        match inner.journal.begin_from(record).await {
-            Ok(taken) => inner.resume(taken),
-            Err(error) => {
-                inner.ends.lock().remove(&id);
-                return Err(error.into());
-            }
-        }
-        Ok(ForkedRun { run: id, left_out, ended })
+        let end = inner.ends.next_of(&id);
+        inner.resume(inner.journal.begin_from(record).await?);
+        Ok(ForkedRun { run: id, left_out, end })
     }
 
     /// Waits until a forked run has ended or is paused. The run goes on when the future is dropped.
     pub async fn end_of_fork(&self, forked: ForkedRun) -> RunReport {
-        let _forget = ForgetEnd(&self.0, &forked.run);
-        self.end_of(&forked.run, forked.ended).await
+        self.end_of(&forked.run, forked.end).await
     }
 }
 

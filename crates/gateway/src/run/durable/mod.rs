@@ -13,6 +13,7 @@
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
 //! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
+//! - `ends`: who waits for the end of a run
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
 //! - `waiting`: what waits for a decision of one caller
 //! - `repeated`: a run as a cassette, and again without tools
@@ -22,6 +23,7 @@ mod approver;
 mod call_keys;
 mod callers;
 mod decision;
+mod ends;
 mod events;
 mod execute;
 mod fork;
@@ -44,7 +46,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
@@ -57,6 +59,7 @@ use super::Runner;
 use super::request::{PausedRun, Route, RunReport, RunRequest};
 use approver::RunApprover;
 use callers::GrantedScope;
+use ends::{NextEnd, RunEnds};
 use stored::StoredRequest;
 
 pub use call_keys::CallKeys;
@@ -180,7 +183,7 @@ struct Inner {
     /// Runs that this process executes.
     live: Mutex<HashMap<String, LiveRun>>,
     /// Who waits in this process for the end or the pause of a run.
-    ends: Mutex<HashMap<String, oneshot::Sender<RunReport>>>,
+    ends: RunEnds,
     /// The ids of runs whose status changed here.
     changes: broadcast::Sender<Arc<str>>,
     /// Wakes the task that looks for runs that are due.
@@ -217,7 +220,7 @@ impl DurableRuns {
             callers,
             settings,
             live: Mutex::default(),
-            ends: Mutex::default(),
+            ends: RunEnds::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
             due: Notify::new(),
             reading: ByteBudget::new("the records that are read", MAX_READING),
@@ -302,16 +305,14 @@ impl DurableRuns {
     async fn run_until<T>(&self, request: RunRequest, until: impl Future<Output = T>) -> Result<RunReport, T> {
         let id = request.id.clone().unwrap_or_else(super::execution_id);
         let withdrawn = request.withdrawn.clone();
-        let (send, receive) = oneshot::channel();
-        self.0.ends.lock().insert(id.clone(), send);
-        let _forget = ForgetEnd(&self.0, &id);
+        let end = self.0.ends.next_of(&id);
         if let Err(error) = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await {
             return Ok(RunReport::refused(Code::Unavailable, error.to_string()));
         }
         let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
         tokio::select! {
             biased;
-            report = self.end_of(&id, receive) => Ok(report),
+            report = self.end_of(&id, end) => Ok(report),
             late = until => Err(late),
         }
     }
@@ -346,23 +347,19 @@ impl DurableRuns {
         decisions: Vec<CallDecision>,
         withdrawn: &CancellationToken,
     ) -> Result<RunReport, DurableError> {
-        let (send, receive) = oneshot::channel();
-        self.0.ends.lock().insert(run.to_owned(), send);
-        let _forget = ForgetEnd(&self.0, run);
+        let end = self.0.ends.next_of(run);
         self.decide(run, Some(caller), decisions).await?;
         let _withdrawn = self.abort_when(run, withdrawn.clone());
-        Ok(self.end_of(run, receive).await)
+        Ok(self.end_of(run, end).await)
     }
 
     /// The report of a run at its next end or pause in this process, if that comes in time.
     pub(crate) async fn next_end(&self, run: &str, within: Duration) -> Option<RunReport> {
-        let (send, receive) = oneshot::channel();
-        self.0.ends.lock().insert(run.to_owned(), send);
-        let _forget = ForgetEnd(&self.0, run);
-        tokio::time::timeout(within, receive).await.ok()?.ok()
+        let mut end = self.0.ends.next_of(run);
+        tokio::time::timeout(within, end.report()).await.ok()?
     }
 
-    async fn end_of(&self, id: &str, receive: oneshot::Receiver<RunReport>) -> RunReport {
+    async fn end_of(&self, id: &str, mut end: NextEnd) -> RunReport {
         let elsewhere = async {
             // Another process has taken the run: only the store knows how it ends.
             loop {
@@ -382,7 +379,7 @@ impl DurableRuns {
         };
         tokio::select! {
             biased;
-            Ok(report) = receive => report,
+            Some(report) = end.report() => report,
             view = elsewhere => handle(id, view.pending),
         }
     }
@@ -435,15 +432,6 @@ fn handle(id: &str, pending: Vec<PendingView>) -> RunReport {
     RunReport { paused, ..RunReport::ended(id.to_owned(), Route::Script, report) }
 }
 
-/// Nobody waits for the end of a run any more.
-struct ForgetEnd<'a>(&'a Inner, &'a str);
-
-impl Drop for ForgetEnd<'_> {
-    fn drop(&mut self) {
-        self.0.ends.lock().remove(self.1);
-    }
-}
-
 impl Inner {
     /// The record of a run, when there is room for it: records of many megabytes are read one after the other. The permit
     /// is to be kept as long as the record.
@@ -451,14 +439,6 @@ impl Inner {
         let bytes = usize::try_from(row.bytes).unwrap_or(usize::MAX).min(MAX_READING);
         let permit = self.reading.reserve(bytes).await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok((self.journal.load(&row.run).await?, permit))
-    }
-
-    /// Hands the report of a run to whoever waits for it in this process.
-    fn tell(&self, report: RunReport) {
-        if let Some(waiting) = self.ends.lock().remove(&report.id) {
-            // Whoever waited may be gone.
-            let _ = waiting.send(report);
-        }
     }
 
     /// Whether one more run of this caller may be executed here.

@@ -158,7 +158,7 @@ impl Inner {
         report: Option<RunReport>,
     ) -> bool {
         let questions = questions(lines, review);
-        let texts = questions.iter().map(|it| (CallId(it.call_id), serde_json::to_string(it).unwrap_or_default()));
+        let texts = questions.iter().map(|it| (CallId(it.call_id), it.stored()));
         let wake = questions.iter().map(|question| question.expires_at).min();
         if let Err(error) = run.pause(&texts.collect::<Vec<_>>(), wake).await {
             tracing::warn!(run = run.id(), %error, "a run could not be paused");
@@ -166,7 +166,7 @@ impl Inner {
         }
         if let Some(report) = report {
             let paused = Some(PausedRun { run_id: run.id().to_owned(), pending: questions });
-            self.tell(RunReport { paused, ..report });
+            self.ends.tell(&RunReport { paused, ..report });
         }
         true
     }
@@ -246,6 +246,7 @@ fn question(line: &StagedLine, review: &Review) -> Option<PendingView> {
         arguments: Box::new(RawJson(RawValue::from_string(line.arguments.clone()).ok()?)),
         reason: line.reason.clone(),
         rule: line.rule.clone(),
+        rule_key: line.rule_key.clone(),
         approvers: line.approvers.clone(),
         asked_at: review.at,
         expires_at: expires_at(line, review),

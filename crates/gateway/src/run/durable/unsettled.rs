@@ -137,6 +137,7 @@ impl RecordedCall {
             arguments: Box::new(RawJson(RawValue::from_string(self.args.clone()).ok()?)),
             reason,
             rule: None,
+            rule_key: None,
             approvers: Vec::new(),
             asked_at: now,
             expires_at: now.saturating_add(u64::try_from(EXPIRY.as_millis()).unwrap_or(u64::MAX)),

@@ -70,6 +70,10 @@ pub struct PendingView {
     /// The rule that says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// What that rule is about: its name is a place in the list, which another rule may have later. Kept with the question
+    /// ([`PendingView::stored`]), and not shown: it has the rule's condition.
+    #[serde(default, skip_serializing)]
+    pub rule_key: Option<String>,
     /// Who may decide: patterns over the names of callers; everyone who may decide at all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
@@ -86,6 +90,21 @@ pub struct PendingView {
     /// Of a line of a review: what else a person should know about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<StagedView>,
+}
+
+impl PendingView {
+    /// The question as the store keeps it.
+    pub(super) fn stored(&self) -> String {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Stored<'a> {
+            #[serde(flatten)]
+            question: &'a PendingView,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            rule_key: Option<&'a str>,
+        }
+        serde_json::to_string(&Stored { question: self, rule_key: self.rule_key.as_deref() }).unwrap_or_default()
+    }
 }
 
 /// What a question is about.

@@ -6,8 +6,10 @@ use super::decision::may_decide;
 use super::view::{PendingView, RunSummary, undecided};
 use super::{DurableError, DurableRuns};
 
-/// Paused runs that are read at one time. All are looked through: what waits is found however many newer runs wait for others.
+/// Paused runs that are read at one time.
 const PAGE: usize = 200;
+/// Paused runs that one request looks at. The next page begins after them: what waits is found however many newer runs wait for others.
+const MAX_LOOKED_AT: usize = 1_000;
 /// Bytes of programs in one answer; runs after these come without.
 const MAX_PROGRAM_BYTES: usize = 4 << 20;
 
@@ -22,7 +24,7 @@ pub struct WaitingRun {
     pub pending: Vec<PendingView>,
 }
 
-/// A page of runs that wait, the newest first.
+/// A page of runs that wait, the newest first. It may have few runs or none although there is a next one.
 #[derive(Debug, Clone)]
 pub struct WaitingRuns {
     /// The runs.
@@ -44,16 +46,17 @@ impl DurableRuns {
         most: usize,
     ) -> Result<WaitingRuns, DurableError> {
         let journal = &self.0.journal;
-        let (mut runs, mut bytes, mut next) = (Vec::new(), 0, before);
+        let (mut runs, mut bytes, mut looked_at, mut next) = (Vec::new(), 0, 0, before);
         loop {
             let before = next.clone();
             let find = Find { status: Some(RunStatus::Paused), before, most: PAGE, ..Find::default() };
             let rows = journal.store().find(find).await?;
             let is_last = rows.len() < PAGE;
             for row in rows {
-                if runs.len() >= most {
+                if runs.len() >= most || looked_at >= MAX_LOOKED_AT {
                     return Ok(WaitingRuns { runs, next });
                 }
+                looked_at += 1;
                 next = Some((row.began, row.run.clone()));
                 let is_owner = caller.is_none_or(|caller| caller == row.caller);
                 let mut pending = undecided(&journal.pending(&row.run).await?);
