@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use crate::interaction::InteractiveClient;
+use crate::interaction::{InteractiveClient, KnownAnswers};
 use crate::json_text::JsonText;
 use crate::protocol::ErrorCode;
 use crate::result::ToolResult;
@@ -29,6 +29,8 @@ pub(crate) struct OpenCalls(Mutex<HashMap<u64, OpenCall>>);
 struct OpenCall {
     /// `None` where nobody can be asked.
     answered: Option<Vec<AnsweredQuestion>>,
+    /// What was answered before the first attempt that this process made.
+    known: Option<KnownAnswers>,
     /// Ends the call with a question that has no answer yet.
     asks: Option<oneshot::Sender<Value>>,
 }
@@ -51,10 +53,12 @@ impl OpenCalls {
     /// Registers a call. `client` answers for it where it may be made again.
     pub(crate) fn open(&self, id: u64, client: Option<&InteractiveClient>) -> CallQuestions<'_> {
         let is_asked = |client: &&InteractiveClient| client.capabilities().contains_key("elicitation");
-        let answered = client.filter(is_asked).map(|client| answered(client.answers()));
+        let client = client.filter(is_asked);
+        let answered = client.map(|client| answered(client.answers()));
+        let known = client.and_then(|client| client.known_answers().cloned());
         let (send, asked) = oneshot::channel();
         let so_far = answered.clone().unwrap_or_default();
-        self.0.lock().insert(id, OpenCall { answered, asks: Some(send) });
+        self.0.lock().insert(id, OpenCall { answered, known, asks: Some(send) });
         CallQuestions { calls: self, id, so_far, asked }
     }
 
@@ -82,6 +86,9 @@ impl OpenCalls {
         let known = call.answered.iter().flatten().find(|known| known.params == params);
         if let Some(known) = known {
             return Ok(known.answer.clone());
+        }
+        if let Some(answer) = call.known.as_ref().and_then(|known| known.find(&params)) {
+            return Ok(answer);
         }
         if let Some(asks) = call.asks.take() {
             // The call may have ended.
@@ -172,6 +179,19 @@ mod tests {
             Ok(json!({ "action": "cancel" })),
             "no answer fits another question"
         );
+    }
+
+    #[tokio::test]
+    async fn a_question_that_was_answered_before_the_call_does_not_end_it() {
+        let calls = OpenCalls::default();
+        let accept = json!({ "action": "accept", "content": { "name": "Ann" } });
+        let known = accept.clone();
+        let client =
+            client(json!({})).with_known_answers(move |params| (params["message"] == "who?").then(|| known.clone()));
+        let mut call = calls.open(1, Some(&client));
+        assert_eq!(calls.answer(None, form("who?")), Ok(accept));
+        assert_eq!(calls.answer(None, form("which?")), Ok(json!({ "action": "cancel" })));
+        assert_eq!(call.asked().await.input_requests()[QUESTION]["params"], form("which?"));
     }
 
     #[test]
