@@ -185,3 +185,20 @@ async fn an_answer_makes_the_call_of_an_earlier_revision_once_more_and_a_refusal
     assert_eq!(starts(&world), 3, "begun once, and not again");
     world.gateway.shut_down().await;
 }
+
+/// The first attempt was sent, so the effect of the call is not known, although the second one was not.
+#[tokio::test]
+async fn a_call_that_cannot_be_made_again_was_sent() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let (run, question) = begun(&world, &code(&world)).await;
+    world.gateway.reload(world.config(json!({}), json!({}))).await;
+    let answer = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+    decide(&world, &run, answer).await.unwrap();
+    let ended = waits(&world, &run).await.unwrap_err();
+    let runs = world.gateway.runner().durable().await.unwrap();
+    let report = runs.view(&run, Some("")).await.unwrap().report.unwrap();
+    let report: Value = serde_json::from_str(report.get()).unwrap();
+    assert_eq!(report["calls"][0]["state"], "unknown", "{ended} {report}");
+    assert_eq!(starts(&world), 1);
+    world.gateway.shut_down().await;
+}
