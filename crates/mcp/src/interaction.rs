@@ -2,6 +2,9 @@
 //!
 //! Data only; sending is up to `server` and `client`.
 
+use std::fmt;
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 /// A progress report of a call.
@@ -21,6 +24,30 @@ pub struct Progress {
 pub struct InteractiveClient {
     capabilities: Map<String, Value>,
     answers: Map<String, Value>,
+    known: Option<KnownAnswers>,
+}
+
+/// Finds the answer to a question that was answered before; the question is given as `params` of `elicitation/create`.
+#[derive(Clone)]
+pub(crate) struct KnownAnswers(Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>);
+
+impl KnownAnswers {
+    /// The result for the server, where there is one.
+    pub(crate) fn find(&self, params: &Value) -> Option<Value> {
+        (self.0)(params)
+    }
+}
+
+impl fmt::Debug for KnownAnswers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KnownAnswers")
+    }
+}
+
+impl PartialEq for KnownAnswers {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl InteractiveClient {
@@ -32,7 +59,18 @@ impl InteractiveClient {
         Self {
             capabilities: select(declared, &["elicitation", "sampling", "roots"]),
             answers: select(params, &["inputResponses", "requestState"]),
+            known: None,
         }
+    }
+
+    /// The same client, with the results of forms that were answered before this request. Legacy servers get them when they ask.
+    #[must_use]
+    pub fn with_known_answers(self, find: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static) -> Self {
+        Self { known: Some(KnownAnswers(Arc::new(find))), ..self }
+    }
+
+    pub(crate) fn known_answers(&self) -> Option<&KnownAnswers> {
+        self.known.as_ref()
     }
 
     /// The capabilities for input, as declared.

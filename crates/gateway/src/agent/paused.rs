@@ -74,10 +74,9 @@ pub(super) async fn go_on(
     if digest_of(shown.iter().copied()) == digest {
         let filled = form::read(&shown, responses);
         decisions = filled.decisions;
-        let is_person = u128::from(now.saturating_sub(issued)) >= MIN_DECLINE.as_millis();
         match filled.unanswered {
             Unanswered::No => {}
-            Unanswered::Declined if is_person => {
+            Unanswered::Declined if may_be_a_person(issued, now) => {
                 let open = shown.iter().filter(|it| filled.declined.contains(&it.call_id));
                 let declined: Vec<_> = open.map(|question| form::declined(question)).collect();
                 decisions.extend(declined);
@@ -151,7 +150,25 @@ fn refusal(error: DurableError) -> Refusal {
     Refusal(error.to_string())
 }
 
+/// Whether a decline at `now` may be that of a person who was asked at `issued`, both in milliseconds.
+fn may_be_a_person(issued: u64, now: u64) -> bool {
+    u128::from(now.saturating_sub(issued)) >= MIN_DECLINE.as_millis()
+}
+
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decline_that_comes_at_once_is_no_persons() {
+        assert!(!may_be_a_person(1_000, 1_000));
+        assert!(!may_be_a_person(1_000, 1_249));
+        assert!(may_be_a_person(1_000, 1_250));
+        assert!(!may_be_a_person(1_000, 900), "clocks of two gateways may differ");
+    }
 }

@@ -116,6 +116,13 @@ pub trait Approver: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
+    /// The forms that the server of a call has asked for, also before this process had the run, in the order of their rounds.
+    /// Each was asked inside an attempt of the call that was sent.
+    fn asked_forms(&self, call_id: u64) -> Vec<ServerForm> {
+        let _ = call_id;
+        Vec::new()
+    }
+
     /// What was answered about a call, also before this process had the run.
     fn answered(&self, call: CallId) -> Option<CallDecision> {
         let _ = call;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallState, Target};
+use toolgate_wire::Target;
 
 use super::{Answer, Bridge, NEEDS_LOGIN, RequestContext};
 use crate::approvals::{Approver, AskedCall, LoginWait, Verdict};
@@ -43,7 +43,7 @@ impl Bridge {
             return self.call_once(backend, tool, arguments, asked).await;
         }
         match self.call_once(backend, tool, arguments.clone(), asked.clone()).await {
-            Err(refused) if refused.code == NEEDS_LOGIN && refused.state == CallState::NotSent => {
+            Err(refused) if refused.code == NEEDS_LOGIN => {
                 call.wait(&approver, refused).await?;
                 self.call_once(backend, tool, arguments, asked).await
             }

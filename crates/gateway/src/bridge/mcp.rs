@@ -55,22 +55,27 @@ fn options(asked: RequestContext, reply: ReplyMode) -> CallOptions {
 }
 
 /// Calls a tool of a server that may ask a person something before it answers.
+///
+/// What the server asked in attempts before a pause is settled before the call is sent again: a legacy server begins anew with
+/// each attempt.
 async fn asking(
     backend: &Backend,
     tool: &str,
     arguments: Map<String, Value>,
     asked: RequestContext,
 ) -> Result<Result<Reply, CallError>, HostError> {
+    let target = Target::Tool { backend: backend.name().to_owned(), tool: tool.to_owned() };
+    let settled = server_questions::settle(&asked, &target, &arguments).await?;
     let mut answers = Map::new();
-    for round in 1.. {
-        let reply = server_questions::client(&asked, &answers).map_or(ReplyMode::Value, ReplyMode::Asking);
+    for attempt in 1.. {
+        let reply = server_questions::client(&asked, &answers, &settled).map_or(ReplyMode::Value, ReplyMode::Asking);
         let reply = backend.call(tool, arguments.clone(), options(asked.clone(), reply)).await;
         let Err(CallError::InputRequired { requests, state }) = &reply else { return Ok(reply) };
+        let round = server_questions::round(attempt, settled.len(), requests);
         if round > server_questions::MAX_ROUNDS {
             return Ok(reply);
         }
-        let target = Target::Tool { backend: backend.name().to_owned(), tool: tool.to_owned() };
-        let Some(answer) = server_questions::ask(&asked, target, &arguments, round, requests).await else {
+        let Some(answer) = server_questions::ask(&asked, &target, &arguments, round, requests).await else {
             return Ok(reply);
         };
         answers = Map::from_iter([("inputResponses".to_owned(), answer?)]);

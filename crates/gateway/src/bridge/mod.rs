@@ -188,8 +188,23 @@ impl Bridge {
         self.policy.current()
     }
 
-    /// Makes one attempt to call a tool.
+    /// Calls a tool, without waiting for a login.
     async fn call_once(
+        &self,
+        backend: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        asked: RequestContext,
+    ) -> Result<Answer, HostError> {
+        let answer = self.decide_and_send(backend, tool, arguments, asked.clone()).await;
+        answer.map_err(|error| match error.state {
+            // What the attempt did in which the server asked is not known.
+            CallState::NotSent if was_sent_before(&asked) => HostError { state: CallState::Unknown, ..error },
+            _ => error,
+        })
+    }
+
+    async fn decide_and_send(
         &self,
         backend: &str,
         tool: &str,
@@ -214,7 +229,11 @@ impl Bridge {
         match &answer {
             Ok(answer) => self.tell(backend, tool, answer),
             // Looking for a login again and again must not use up what a rule grants.
-            Err(error) if error.state == CallState::NotSent => self.policy.take_back(&subject, &decision, &asked),
+            Err(error)
+                if error.state == CallState::NotSent && (error.code == NEEDS_LOGIN || !was_sent_before(&asked)) =>
+            {
+                self.policy.take_back(&subject, &decision, &asked);
+            }
             Err(_) => {}
         }
         answer
@@ -301,6 +320,11 @@ impl Bridge {
             None => Err(not_ready(known.name(), Some(&found.tool().name), known.state())),
         }
     }
+}
+
+/// Whether an attempt of this call was sent: one in which its server asked something.
+fn was_sent_before(asked: &RequestContext) -> bool {
+    asked.approver.as_ref().is_some_and(|approver| !approver.asked_forms(asked.call_id).is_empty())
 }
 
 fn too_many_calls(rate: CallRate, wait: Duration) -> HostError {

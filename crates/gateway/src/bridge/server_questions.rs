@@ -5,6 +5,8 @@
 //! by HTTP. Then the call is sent again with the answer. Only forms are asked; a server that wants a model or a folder gets
 //! none, and the call fails.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_mcp::InteractiveClient;
@@ -24,11 +26,61 @@ const MAX_CHOICES: usize = 50;
 const MAX_MESSAGE: usize = 1_000;
 const MAX_WORDS: usize = 200;
 
+/// A form that a person has answered, and the answer.
+pub(super) struct SettledForm {
+    form: ServerForm,
+    content: Value,
+}
+
 /// The client that a server is told of, where a person can be asked; with these answers.
-pub(super) fn client(asked: &RequestContext, answers: &Map<String, Value>) -> Option<InteractiveClient> {
+pub(super) fn client(
+    asked: &RequestContext,
+    answers: &Map<String, Value>,
+    settled: &Arc<[SettledForm]>,
+) -> Option<InteractiveClient> {
     asked.approver.as_ref()?;
     let capabilities = json!({ "elicitation": { "form": {} } });
-    Some(InteractiveClient::new(capabilities.as_object()?, answers))
+    let settled = Arc::clone(settled);
+    let client = InteractiveClient::new(capabilities.as_object()?, answers);
+    Some(client.with_known_answers(move |params| known_answer(&settled, params)))
+}
+
+/// The result for a server that asks again for a form that was shown and answered.
+fn known_answer(settled: &[SettledForm], params: &Value) -> Option<Value> {
+    let (message, schema) = shown(params)?;
+    let is_same = |it: &&SettledForm| {
+        it.form.message == message && serde_json::from_str::<Value>(&it.form.schema).is_ok_and(|it| it == schema)
+    };
+    settled.iter().find(is_same).map(|it| accepted(&it.content))
+}
+
+fn accepted(content: &Value) -> Value {
+    json!({ "action": "accept", "content": content })
+}
+
+/// Waits for the answers to what the server has asked in earlier attempts of this call.
+///
+/// # Errors
+/// If the person declines, or does not answer in time: then the call is not sent again.
+pub(super) async fn settle(
+    asked: &RequestContext,
+    target: &Target,
+    arguments: &Map<String, Value>,
+) -> Result<Arc<[SettledForm]>, HostError> {
+    let forms = asked.approver.as_ref().map(|approver| approver.asked_forms(asked.call_id)).unwrap_or_default();
+    let mut settled = Vec::new();
+    for form in forms {
+        let content = ask_form(asked, target, arguments, form.clone(), "").await?;
+        settled.push(SettledForm { form, content });
+    }
+    Ok(settled.into())
+}
+
+/// The number of a question among all that the server has asked about this call. A legacy server has had the settled answers in
+/// the same attempt; a modern one asks its first question again.
+pub(super) fn round(attempt: u32, settled: usize, requests: &Value) -> u32 {
+    let before = if repeats_call(requests) { u32::try_from(settled).unwrap_or(MAX_ROUNDS) } else { 0 };
+    attempt.saturating_add(before)
 }
 
 /// Asks a person what a server asks, and gives the parameters of the next request. `None` where it cannot be asked.
@@ -37,29 +89,42 @@ pub(super) fn client(asked: &RequestContext, answers: &Map<String, Value>) -> Op
 /// If the person declines, or does not answer in time.
 pub(super) async fn ask(
     asked: &RequestContext,
-    target: Target,
+    target: &Target,
     arguments: &Map<String, Value>,
     round: u32,
     requests: &Value,
 ) -> Option<Result<Value, HostError>> {
-    let approver = asked.approver.as_ref()?;
+    asked.approver.as_ref()?;
     let (key, form) = the_form(round, requests)?;
+    let note = if repeats_call(requests) { REPETITION } else { "" };
+    let content = ask_form(asked, target, arguments, form, note).await;
+    Some(content.map(|content| json!({ key: accepted(&content) })))
+}
+
+/// Asks a person to fill in a form; `note` is what the person is told besides.
+async fn ask_form(
+    asked: &RequestContext,
+    target: &Target,
+    arguments: &Map<String, Value>,
+    form: ServerForm,
+    note: &str,
+) -> Result<Value, HostError> {
+    let failed = |code: &str, why: String| Err(HostError::new(code, format!("{target} asked a question, {why}")));
+    let Some(approver) = &asked.approver else { return failed(DENIED, "and nobody can be asked".to_owned()) };
     let call = AskedCall {
         call_id: asked.call_id,
         target: target.clone(),
         arguments: Value::Object(arguments.clone()).to_string(),
-        reason: format!("{} asks: {}{}", target.backend().unwrap_or_default(), form.message, repetition(requests)),
+        reason: format!("{} asks: {}{}", target.backend().unwrap_or_default(), form.message, note),
         rule: None,
         rule_key: None,
         approvers: Vec::new(),
         expires: toolgate_policy::DEFAULT_EXPIRY,
         form: Some(form),
     };
-    let failed = |code: &str, why: String| Some(Err(HostError::new(code, format!("{target} asked a question, {why}"))));
     match approver.ask(call).await {
         Verdict::Approve { arguments: content } => {
-            let content: Value = content.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({}));
-            Some(Ok(json!({ key: { "action": "accept", "content": content } })))
+            Ok(content.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({})))
         }
         Verdict::Deny { reason } => failed(DENIED, format!("and a person declined: {reason}")),
         Verdict::Expired => failed(EXPIRED, "and nobody answered in time".to_owned()),
@@ -73,9 +138,11 @@ pub(super) async fn ask(
 }
 
 /// What a person is told whose answer makes a server begin anew that had begun to carry out the call.
-fn repetition(requests: &Value) -> &'static str {
-    let repeats = requests.as_object().is_some_and(|requests| requests.values().any(|it| it["repeatsCall"] == true));
-    if repeats { " (with an answer the call is made again, from its beginning)" } else { "" }
+const REPETITION: &str = " (with an answer the call is made again, from its beginning)";
+
+/// Whether the server begins anew with an answer.
+fn repeats_call(requests: &Value) -> bool {
+    requests.as_object().is_some_and(|requests| requests.values().any(|it| it["repeatsCall"] == true))
 }
 
 /// The one form that a server asks for, and its name; `None` where it asks for several things, or for something else.
@@ -88,9 +155,14 @@ fn the_form(round: u32, requests: &Value) -> Option<(String, ServerForm)> {
     if !is_form {
         return None;
     }
+    let (message, schema) = shown(params)?;
+    Some((key.clone(), ServerForm { round, message, schema: schema.to_string() }))
+}
+
+/// The message and the schema of a form, as a person sees them.
+fn shown(params: &Value) -> Option<(String, Value)> {
     let message = foreign_text::one_line(params["message"].as_str().unwrap_or_default(), MAX_MESSAGE);
-    let schema = flat(params.get("requestedSchema").unwrap_or(&Value::Null))?.to_string();
-    Some((key.clone(), ServerForm { round, message, schema }))
+    Some((message, flat(params.get("requestedSchema").unwrap_or(&Value::Null))?))
 }
 
 /// The schema of a form: a flat object of texts, numbers and truth values, with nothing else of what the server wrote.

@@ -20,7 +20,7 @@ use toolgate_wire::report::CallDecision;
 
 use super::marks::{Values, is_same, substituted};
 use super::{Called, ReadAnswer, Review, StagedLine, arguments_of};
-use crate::approvals::{Approver, AskedCall, LoginWait, Verdict, VerdictFuture};
+use crate::approvals::{Approver, AskedCall, LoginWait, ServerForm, Verdict, VerdictFuture};
 use crate::bridge::{Bridge, Foretold, RequestContext};
 
 /// What a person decided about a line of the review.
@@ -192,6 +192,10 @@ impl Approver for CommitApprover {
 
     fn login_came(&self, call_id: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.real.login_came(call_id)
+    }
+
+    fn asked_forms(&self, call_id: u64) -> Vec<ServerForm> {
+        self.real.asked_forms(call_id)
     }
 
     fn answered(&self, call: CallId) -> Option<CallDecision> {

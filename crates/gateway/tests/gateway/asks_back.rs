@@ -25,6 +25,11 @@ fn said(world: &World) -> Vec<String> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
+/// How often a server of an earlier revision has begun to carry out the call.
+fn starts(world: &World) -> usize {
+    std::fs::read_to_string(world.folder.path().join("said.starts")).unwrap_or_default().lines().count()
+}
+
 fn decision(call_id: u32, decision: DecisionKind, arguments: Option<Value>) -> CallDecision {
     let arguments = arguments.map(|value| RawValue::from_string(value.to_string()).unwrap());
     CallDecision { call_id, decision, arguments, reason: None, remember: None, by: String::new(), at: 0 }
@@ -161,5 +166,39 @@ async fn a_person_answers_a_server_of_an_earlier_revision() {
     let text = world.text("call_tool_chain", json!({ "code": code(&world) })).await;
     assert!(text.contains("nobody can be asked here"), "{text}");
     assert_eq!(said(&world), ["Bob"]);
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn an_answer_makes_the_call_of_an_earlier_revision_once_more_and_a_refusal_does_not() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let (run, question) = begun(&world, &code(&world)).await;
+    assert_eq!(starts(&world), 1);
+    let answer = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+    decide(&world, &run, answer).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Ann");
+    assert_eq!((starts(&world), said(&world)), (2, vec!["Ann".to_owned()]));
+
+    let (run, question) = begun(&world, &code(&world)).await;
+    decide(&world, &run, decision(question.call_id, DecisionKind::Deny, None)).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err()[0], "DENIED");
+    assert_eq!(starts(&world), 3, "begun once, and not again");
+    world.gateway.shut_down().await;
+}
+
+/// The first attempt was sent, so the effect of the call is not known, although the second one was not.
+#[tokio::test]
+async fn a_call_that_cannot_be_made_again_was_sent() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let (run, question) = begun(&world, &code(&world)).await;
+    world.gateway.reload(world.config(json!({}), json!({}))).await;
+    let answer = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+    decide(&world, &run, answer).await.unwrap();
+    let ended = waits(&world, &run).await.unwrap_err();
+    let runs = world.gateway.runner().durable().await.unwrap();
+    let report = runs.view(&run, Some("")).await.unwrap().report.unwrap();
+    let report: Value = serde_json::from_str(report.get()).unwrap();
+    assert_eq!(report["calls"][0]["state"], "unknown", "{ended} {report}");
+    assert_eq!(starts(&world), 1);
     world.gateway.shut_down().await;
 }

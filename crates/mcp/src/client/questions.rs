@@ -5,14 +5,15 @@
 //! process. Whoever makes the call decides whether it may be made twice; where it may not, or nobody can be asked, the server is
 //! told so. Forms only.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use crate::interaction::InteractiveClient;
+use crate::interaction::{InteractiveClient, KnownAnswers};
 use crate::json_text::JsonText;
 use crate::protocol::ErrorCode;
 use crate::result::ToolResult;
@@ -20,17 +21,50 @@ use crate::result::ToolResult;
 /// The name of the question in a result that requests input.
 const QUESTION: &str = "question";
 
-/// The calls that are open on one connection.
+/// How long a call that was given up may still ask. A server that is told to stop need not reply, so the reply may never come.
+const ABANDONED_TIMEOUT: Duration = Duration::from_secs(300);
+/// The most calls that are remembered as given up; the oldest are forgotten first.
+const MAX_ABANDONED: usize = 256;
+
+/// The calls of one connection that its server may ask about.
 #[derive(Debug, Default)]
-pub(crate) struct OpenCalls(Mutex<HashMap<u64, OpenCall>>);
+pub(crate) struct OpenCalls(Mutex<CallTable>);
+
+#[derive(Debug, Default)]
+struct CallTable {
+    open: HashMap<u64, OpenCall>,
+    /// Calls that were given up without a reply, and since when. The server may still carry them out, and ask.
+    abandoned: VecDeque<(u64, Instant)>,
+}
+
+impl CallTable {
+    fn abandon(&mut self, id: u64, now: Instant) {
+        self.abandoned.truncate(MAX_ABANDONED - 1);
+        self.abandoned.push_front((id, now));
+    }
+
+    /// The call that a server means which does not say in which call it asks; an error where it is not known.
+    fn only_open(&mut self, now: Instant) -> Result<Option<&mut OpenCall>, (ErrorCode, &'static str)> {
+        self.abandoned.retain(|(_, since)| now.duration_since(*since) < ABANDONED_TIMEOUT);
+        if self.open.len() + self.abandoned.len() > 1 {
+            let why = "several calls are open or were given up, and it is not known which of them asks";
+            return Err((ErrorCode::INTERNAL_ERROR, why));
+        }
+        Ok(self.open.values_mut().next())
+    }
+}
 
 /// A call, and what its server may be answered.
 #[derive(Debug)]
 struct OpenCall {
     /// `None` where nobody can be asked.
     answered: Option<Vec<AnsweredQuestion>>,
+    /// What was answered before the first attempt that this process made.
+    known: Option<KnownAnswers>,
     /// Ends the call with a question that has no answer yet.
     asks: Option<oneshot::Sender<Value>>,
+    /// Whether the server has nothing more to ask about it: it has replied, or its question has ended the call.
+    is_settled: bool,
 }
 
 /// A question and its answer: `action`, and `content` where it is accepted.
@@ -51,11 +85,22 @@ impl OpenCalls {
     /// Registers a call. `client` answers for it where it may be made again.
     pub(crate) fn open(&self, id: u64, client: Option<&InteractiveClient>) -> CallQuestions<'_> {
         let is_asked = |client: &&InteractiveClient| client.capabilities().contains_key("elicitation");
-        let answered = client.filter(is_asked).map(|client| answered(client.answers()));
+        let client = client.filter(is_asked);
+        let answered = client.map(|client| answered(client.answers()));
+        let known = client.and_then(|client| client.known_answers().cloned());
         let (send, asked) = oneshot::channel();
         let so_far = answered.clone().unwrap_or_default();
-        self.0.lock().insert(id, OpenCall { answered, asks: Some(send) });
+        self.0.lock().open.insert(id, OpenCall { answered, known, asks: Some(send), is_settled: false });
         CallQuestions { calls: self, id, so_far, asked }
+    }
+
+    /// Notes that the server has replied to a request, whether its call is still open or was given up.
+    pub(crate) fn replied(&self, id: u64) {
+        let mut calls = self.0.lock();
+        if let Some(call) = calls.open.get_mut(&id) {
+            call.is_settled = true;
+        }
+        calls.abandoned.retain(|(abandoned, _)| *abandoned != id);
     }
 
     /// The answer to a question of the server: its result, or an error of JSON-RPC. `call` is the call in whose stream it came,
@@ -67,15 +112,9 @@ impl OpenCalls {
         }
         let mut calls = self.0.lock();
         let call = match call {
-            Some(call) => calls.get_mut(&call),
+            Some(call) => calls.open.get_mut(&call),
             // A pipe does not say which call asks.
-            None if calls.len() > 1 => {
-                return Err((
-                    ErrorCode::INTERNAL_ERROR,
-                    "several calls are open, and it is not known which of them asks",
-                ));
-            }
-            None => calls.values_mut().next(),
+            None => calls.only_open(Instant::now())?,
         };
         let nobody = (ErrorCode::METHOD_NOT_FOUND, "nobody can be asked here: only calls of durable runs can ask");
         let call = call.filter(|call| call.answered.is_some()).ok_or(nobody)?;
@@ -83,9 +122,12 @@ impl OpenCalls {
         if let Some(known) = known {
             return Ok(known.answer.clone());
         }
+        if let Some(answer) = call.known.as_ref().and_then(|known| known.find(&params)) {
+            return Ok(answer);
+        }
         if let Some(asks) = call.asks.take() {
             // The call may have ended.
-            let _ = asks.send(params);
+            call.is_settled |= asks.send(params).is_ok();
         }
         Ok(json!({ "action": "cancel" }))
     }
@@ -100,7 +142,7 @@ fn answered(answers: &Map<String, Value>) -> Vec<AnsweredQuestion> {
     state.answered.into_iter().chain(last).collect()
 }
 
-/// The questions of one open call; dropping it forgets the call.
+/// The questions of one open call; dropping it closes the call.
 pub(crate) struct CallQuestions<'a> {
     calls: &'a OpenCalls,
     id: u64,
@@ -109,6 +151,11 @@ pub(crate) struct CallQuestions<'a> {
 }
 
 impl CallQuestions<'_> {
+    /// The request has its outcome: a reply, or the reason why there is none.
+    pub(crate) fn settled(&self) {
+        self.calls.replied(self.id);
+    }
+
     /// Completes with a result that requests input, once the server asks something that was not answered before.
     pub(crate) async fn asked(&mut self) -> ToolResult {
         let Ok(params) = (&mut self.asked).await else { return std::future::pending().await };
@@ -125,7 +172,10 @@ impl CallQuestions<'_> {
 
 impl Drop for CallQuestions<'_> {
     fn drop(&mut self) {
-        self.calls.0.lock().remove(&self.id);
+        let mut calls = self.calls.0.lock();
+        if calls.open.remove(&self.id).is_some_and(|call| !call.is_settled) {
+            calls.abandon(self.id, Instant::now());
+        }
     }
 }
 
@@ -174,6 +224,19 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn a_question_that_was_answered_before_the_call_does_not_end_it() {
+        let calls = OpenCalls::default();
+        let accept = json!({ "action": "accept", "content": { "name": "Ann" } });
+        let known = accept.clone();
+        let client =
+            client(json!({})).with_known_answers(move |params| (params["message"] == "who?").then(|| known.clone()));
+        let mut call = calls.open(1, Some(&client));
+        assert_eq!(calls.answer(None, form("who?")), Ok(accept));
+        assert_eq!(calls.answer(None, form("which?")), Ok(json!({ "action": "cancel" })));
+        assert_eq!(call.asked().await.input_requests()[QUESTION]["params"], form("which?"));
+    }
+
     #[test]
     fn a_question_of_an_unknown_call_is_refused() {
         let calls = OpenCalls::default();
@@ -185,10 +248,36 @@ mod tests {
         assert_eq!(code(calls.answer(None, form("who?"))), -32603, "either of two");
         assert!(calls.answer(Some(2), form("who?")).is_ok(), "its stream tells");
         assert_eq!(code(calls.answer(Some(1), form("who?"))), -32601);
+        first.settled();
         drop(first);
         assert!(calls.answer(None, form("who?")).is_ok());
         assert_eq!(code(calls.answer(None, json!({ "mode": "url", "url": "https://example.com" }))), -32602);
         drop(second);
-        assert!(calls.0.lock().is_empty());
+        assert!(calls.0.lock().open.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_may_be_the_one_that_asks() {
+        let calls = OpenCalls::default();
+        let client = client(json!({}));
+        drop(calls.open(1, Some(&client)));
+        let _other = calls.open(2, Some(&client));
+        assert_eq!(code(calls.answer(None, form("who?"))), -32603, "it may be the question of the first");
+        assert!(calls.answer(Some(2), form("who?")).is_ok(), "its stream tells");
+        calls.replied(1);
+        assert!(calls.answer(None, form("who?")).is_ok(), "the first is over");
+    }
+
+    #[test]
+    fn calls_that_were_given_up_are_forgotten() {
+        let now = Instant::now();
+        let mut calls = CallTable::default();
+        for id in 0..1000 {
+            calls.abandon(id, now);
+        }
+        assert_eq!((calls.abandoned.len(), calls.abandoned[0].0), (MAX_ABANDONED, 999));
+        assert!(calls.only_open(now + ABANDONED_TIMEOUT / 2).is_err());
+        assert!(calls.only_open(now + ABANDONED_TIMEOUT).is_ok());
+        assert!(calls.abandoned.is_empty());
     }
 }

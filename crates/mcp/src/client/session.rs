@@ -223,7 +223,10 @@ impl McpSession {
             // A server that is told to stop may answer before this is polled: its question counts.
             biased;
             asked = questions.asked() => Ok(asked),
-            result = self.link.request(request) => result.map(ToolResult::new),
+            result = self.link.request(request) => {
+                questions.settled();
+                result.map(ToolResult::new)
+            }
         }
     }
 

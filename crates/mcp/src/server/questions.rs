@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -21,6 +22,10 @@ use crate::result::requests_input;
 pub(super) const MAX_ROUNDS: usize = 16;
 /// The most questions of one round.
 const MAX_QUESTIONS: usize = 20;
+
+/// How long a request waits for the answer to a form. Clients give up on a request after a minute, and the person may have
+/// decided elsewhere.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// What a client was asked and has not answered.
 #[derive(Debug, Default)]
@@ -54,6 +59,23 @@ struct OpenQuestion<'a> {
     answer: oneshot::Receiver<Option<Value>>,
 }
 
+/// What came of a question.
+#[derive(Debug, PartialEq)]
+enum Reply {
+    /// `None` where the client refused.
+    Came(Option<Value>),
+    TimedOut,
+}
+
+impl OpenQuestion<'_> {
+    async fn reply(&mut self, within: Duration) -> Reply {
+        match tokio::time::timeout(within, &mut self.answer).await {
+            Ok(answer) => Reply::Came(answer.ok().flatten()),
+            Err(_) => Reply::TimedOut,
+        }
+    }
+}
+
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.questions.open.lock().remove(&self.id);
@@ -74,19 +96,29 @@ pub(super) fn legacy_client(context: &RequestContext, answers: &Map<String, Valu
 /// Asks a legacy client that shows forms what a result requests, and gives the parameters of the next call. `None` where the
 /// result requests nothing, or the client has cancelled its request.
 pub(super) async fn ask(context: &RequestContext, result: &Value) -> Option<Map<String, Value>> {
+    ask_within(context, result, ANSWER_TIMEOUT).await
+}
+
+/// The same with another bound for each answer. After a form that is not answered in time, the others are not shown.
+async fn ask_within(context: &RequestContext, result: &Value, limit: Duration) -> Option<Map<String, Value>> {
     if !requests_input(result) {
         return None;
     }
     let none = Map::new();
     let requests = result.get("inputRequests").and_then(Value::as_object).unwrap_or(&none);
     let mut responses = Map::new();
+    let mut is_answering = true;
     for (key, request) in requests.iter().take(MAX_QUESTIONS) {
-        let answer = tokio::select! {
-            biased;
-            () = context.cancel.cancelled() => return None,
-            answer = ask_one(context, request) => answer,
-        };
-        responses.insert(key.clone(), answer);
+        let mut reply = Reply::Came(None);
+        if is_answering {
+            reply = tokio::select! {
+                biased;
+                () = context.cancel.cancelled() => return None,
+                reply = ask_one(context, request, limit) => reply,
+            };
+        }
+        is_answering &= reply != Reply::TimedOut;
+        responses.insert(key.clone(), response(reply));
     }
     let state = result.get("requestState").filter(|state| state.is_string()).cloned();
     let mut answers = Map::from_iter([("inputResponses".to_owned(), Value::Object(responses))]);
@@ -94,28 +126,43 @@ pub(super) async fn ask(context: &RequestContext, result: &Value) -> Option<Map<
     Some(answers)
 }
 
-/// One question. What cannot be asked, and what the client refuses, counts as dismissed.
-async fn ask_one(context: &RequestContext, request: &Value) -> Value {
-    let dismissed = || json!({ "action": "cancel" });
+/// What cannot be asked, what the client refuses, and what it does not answer in time counts as dismissed.
+fn response(reply: Reply) -> Value {
+    let answer = match reply {
+        Reply::Came(answer) => answer.filter(|answer| answer.get("action").is_some_and(Value::is_string)),
+        Reply::TimedOut => None,
+    };
+    answer.unwrap_or_else(|| json!({ "action": "cancel" }))
+}
+
+/// One question.
+async fn ask_one(context: &RequestContext, request: &Value, limit: Duration) -> Reply {
     let params = request.get("params").and_then(Value::as_object);
     let mode = params.and_then(|params| params.get("mode")).and_then(Value::as_str).unwrap_or("form");
     let (Some(params), "form", "elicitation/create") = (params, mode, request["method"].as_str().unwrap_or_default())
     else {
-        return dismissed();
+        return Reply::Came(None);
     };
     let mut params = params.clone();
     // Earlier revisions have forms only, and no name for them.
     params.shift_remove("mode");
     let mut question = context.client.questions.open();
     if !context.sink.ask(&question.id, "elicitation/create", Value::Object(params)).await {
-        return dismissed();
+        return Reply::Came(None);
     }
-    let answer = (&mut question.answer).await.ok().flatten();
-    answer.filter(|answer| answer.get("action").is_some_and(Value::is_string)).unwrap_or_else(dismissed)
+    question.reply(limit).await
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::client::Client;
+    use super::super::dispatcher::NotificationSink;
+    use super::super::message::Request;
+    use super::super::service::RequestScope;
     use super::*;
 
     #[tokio::test]
@@ -131,6 +178,28 @@ mod tests {
         assert!(one.answer.try_recv().is_err(), "nobody answered it");
         questions.answer(&json!(one.id), None);
         assert_eq!((&mut one.answer).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn a_form_that_is_not_answered_in_time_counts_as_dismissed() {
+        let (queue, mut sent) = tokio::sync::mpsc::channel(8);
+        let context = RequestContext {
+            request: Request { id: json!(1), method: "tools/call".to_owned(), params: Map::new() },
+            era: Era::Legacy,
+            client: Arc::new(Client::new(1)),
+            scope: RequestScope::default(),
+            sink: NotificationSink::to(queue),
+            cancel: CancellationToken::new(),
+            withdrawn: CancellationToken::new(),
+        };
+        let form = json!({ "method": "elicitation/create", "params": { "message": "who?" } });
+        let result = json!({ "resultType": "input_required", "inputRequests": { "a": form, "b": form }, "requestState": "kept" });
+        let answers = ask_within(&context, &result, Duration::ZERO).await.unwrap();
+        let dismissed = json!({ "action": "cancel" });
+        let expected = json!({ "inputResponses": { "a": dismissed, "b": dismissed }, "requestState": "kept" });
+        assert_eq!(Value::Object(answers), expected);
+        assert!(sent.try_recv().is_ok() && sent.try_recv().is_err(), "the second form is not shown");
+        assert!(context.client.questions.open.lock().is_empty());
     }
 
     #[test]

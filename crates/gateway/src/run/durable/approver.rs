@@ -322,6 +322,17 @@ impl Approver for RunApprover {
         })
     }
 
+    fn asked_forms(&self, call_id: u64) -> Vec<ServerForm> {
+        let Ok(id) = u32::try_from(call_id) else { return Vec::new() };
+        let (first, state) = (self.number(CallId(id), None), self.state.lock());
+        let asked = |round: u32| {
+            let number = first.checked_add(round.checked_mul(QUESTIONS_OF_A_ROUND)?)?;
+            let About::Form { message, schema } = &state.questions.get(&number)?.about else { return None };
+            Some(ServerForm { round, message: message.clone(), schema: schema.to_string() })
+        };
+        (1..).map_while(asked).collect()
+    }
+
     fn answered(&self, call: CallId) -> Option<report::CallDecision> {
         let (number, state) = (self.number(call, None), self.state.lock());
         let decision = state.decisions.get(&number)?;

@@ -226,6 +226,9 @@ impl MessageRouter {
 
     fn deliver(&self, id: Option<u64>, outcome: Result<JsonText, LinkError>) {
         self.inbox.touch();
+        if let Some(id) = id {
+            self.inbox.open_calls.replied(id);
+        }
         let taken = match id {
             Some(id) => self.pending.settle(id, outcome),
             None => outcome.is_err() && self.pending.settle_only_open(outcome),
