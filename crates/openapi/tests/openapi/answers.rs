@@ -124,6 +124,23 @@ async fn the_arguments_of_a_link_fit_the_tool() {
     }
 }
 
+#[tokio::test]
+async fn a_link_of_a_schema_that_refers_to_itself_is_read() {
+    let itself = vec![json!({"$ref": "#/components/schemas/A"}); 900];
+    let parameter = json!({"name": "cursor", "in": "query", "schema": {"$ref": "#/components/schemas/A"}});
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/list": {"get": {"operationId": "list", "parameters": [parameter]}}},
+        "components": {"schemas": {"A": {"anyOf": itself}}},
+    });
+    let api = load(&document.to_string());
+    assert!(crate::tool(&api, "list").to_string().matches("$ref").count() > 900);
+    let link = [JSON, ("link", "<?cursor=7>; rel=next")];
+    let transport = Prepared { answers: Arc::new(Mutex::new(vec![answer(200, &link, b"[]")])), ..Prepared::default() };
+    let found = api.call(&transport, "list", &object(json!({}))).await.unwrap();
+    assert_eq!(found["_meta"][META_KEY]["links"]["next"]["arguments"], json!({"cursor": "7"}));
+}
+
 /// A list whose further pages are named by links, and a key in the query.
 fn paged() -> toolgate_openapi::Api {
     let items = json!({"type": "array", "items": {"type": "integer"}});
