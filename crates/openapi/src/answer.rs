@@ -7,7 +7,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use url::Url;
+use toolgate_wire::foreign_text::one_line;
+use url::{Origin, Url};
 
 use crate::body::{essence, is_json};
 use crate::bounds::MAX_ERROR_BYTES;
@@ -23,6 +24,8 @@ pub const META_KEY: &str = "toolgate/http";
 const MAX_LINKS: usize = 16;
 /// Characters of a body in the message of a failure.
 const MAX_MESSAGE: usize = 500;
+/// Most characters of the place of a next page in a message.
+const MAX_PLACE_CHARS: usize = 300;
 
 /// The result of a call.
 pub(crate) fn result(operation: &Operation, answer: ApiAnswer, url: &Url, missing: &[String]) -> Value {
@@ -221,17 +224,41 @@ fn links_of(operation: &Operation, header: &str, url: &Url) -> Map<String, Value
     links
 }
 
-/// Where the next page is, within the origin that answered.
-pub(crate) fn next_page(answer: &ApiAnswer, url: &Url) -> Option<Url> {
+/// What an answer says of the page after it.
+pub(crate) enum NextPage {
+    /// It names none: the list ends.
+    End,
+    /// It is within the origin that answered.
+    At(Url),
+    /// It is in another place, of which this is the origin.
+    Elsewhere(String),
+}
+
+/// Where the next page is. A link within the origin that answered comes before others.
+pub(crate) fn next_page(answer: &ApiAnswer, url: &Url) -> NextPage {
     let headers = answer.headers.iter().filter(|(name, _)| name == "link");
-    let links = headers.flat_map(|(_, header)| pieces(header, ','));
-    let mut targets = links.filter_map(|link| {
-        let (target, attributes) = link.strip_prefix('<')?.split_once('>')?;
-        let relations = parameter(attributes, "rel")?;
-        let is_next = relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("next"));
-        url.join(target).ok().filter(|target| is_next && target.origin() == url.origin() && target != url)
-    });
-    targets.next()
+    let mut next = NextPage::End;
+    for link in headers.flat_map(|(_, header)| pieces(header, ',')) {
+        let Some((target, attributes)) = link.strip_prefix('<').and_then(|it| it.split_once('>')) else { continue };
+        let relations = parameter(attributes, "rel").unwrap_or_default();
+        if !relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("next")) {
+            continue;
+        }
+        match url.join(target) {
+            Ok(target) if target.origin() == url.origin() => return NextPage::At(target),
+            Ok(target) => next = NextPage::Elsewhere(one_line(&place_of(&target), MAX_PLACE_CHARS)),
+            Err(_) => next = NextPage::Elsewhere("a place that is no URL".to_owned()),
+        }
+    }
+    next
+}
+
+/// Scheme, host and port, without what may be a secret.
+fn place_of(target: &Url) -> String {
+    match target.origin() {
+        origin @ Origin::Tuple(..) => origin.ascii_serialization(),
+        Origin::Opaque(_) => format!("{}:{}", target.scheme(), target.host_str().unwrap_or_default()),
+    }
 }
 
 /// The link with the query parameters that the operation has: others may be a credential that the server repeats.
