@@ -68,9 +68,8 @@ fn content(answer: &mut ApiAnswer) -> Content {
         }
         Ok(text) if is_text => Content::Text(text),
         Ok(text) => Content::Bytes(text.into_bytes(), kind),
-        // Every byte is the character of its number.
         Err(error) if is_text && is_latin(&media_type) => {
-            Content::Text(error.into_bytes().into_iter().map(char::from).collect())
+            Content::Text(error.into_bytes().into_iter().map(latin_char).collect())
         }
         Err(error) => Content::Bytes(error.into_bytes(), kind),
     }
@@ -80,6 +79,20 @@ fn content(answer: &mut ApiAnswer) -> Content {
 fn is_latin(media_type: &str) -> bool {
     let charset = parameter(media_type, "charset").unwrap_or_default().to_ascii_lowercase();
     matches!(charset.as_str(), "iso-8859-1" | "latin1" | "windows-1252")
+}
+
+/// The characters of the bytes 0x80 to 0x9F in windows-1252, which is also what the web reads iso-8859-1 as.
+const WINDOWS_1252: [char; 32] = [
+    '\u{20ac}', '\u{81}', '\u{201a}', '\u{192}', '\u{201e}', '\u{2026}', '\u{2020}', '\u{2021}', '\u{2c6}', '\u{2030}',
+    '\u{160}', '\u{2039}', '\u{152}', '\u{8d}', '\u{17d}', '\u{8f}', '\u{90}', '\u{2018}', '\u{2019}', '\u{201c}',
+    '\u{201d}', '\u{2022}', '\u{2013}', '\u{2014}', '\u{2dc}', '\u{2122}', '\u{161}', '\u{203a}', '\u{153}', '\u{9d}',
+    '\u{17e}', '\u{178}',
+];
+
+/// The character of a byte; of others than those of the table, the one of its number.
+fn latin_char(byte: u8) -> char {
+    let at = byte.checked_sub(0x80).map(usize::from);
+    at.and_then(|at| WINDOWS_1252.get(at).copied()).unwrap_or_else(|| char::from(byte))
 }
 
 fn success(operation: &Operation, mut answer: ApiAnswer, mut meta: Map<String, Value>) -> Value {

@@ -74,6 +74,17 @@ async fn bytes_have_the_form_that_a_file_argument_takes() {
 }
 
 #[tokio::test]
+async fn text_in_windows_1252_is_decoded_by_its_table() {
+    for charset in ["windows-1252", "ISO-8859-1", "latin1"] {
+        let kind = format!("text/plain; charset={charset}");
+        let body = b"\x80 \x93caf\xe9\x94 \x81 \x9f \xa0 \xff";
+        let found = one("addNote", json!({}), answer(200, &[("content-type", &kind)], body)).await;
+        let expected = "\u{20ac} \u{201c}caf\u{e9}\u{201d} \u{81} \u{178} \u{a0} \u{ff}";
+        assert_eq!(found["structuredContent"], json!({"result": expected}), "{charset}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_status_is_a_failure_with_status_and_body() {
     let found = one("getItem", json!({"id": "1"}), answer(404, &[JSON], br#"{"message":"no such item"}"#)).await;
     assert_eq!(found["isError"], json!(true));
