@@ -7,7 +7,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use url::Url;
+use toolgate_wire::foreign_text::one_line;
+use url::{Origin, Url};
 
 use crate::body::{essence, is_json};
 use crate::bounds::MAX_ERROR_BYTES;
@@ -23,6 +24,8 @@ pub const META_KEY: &str = "toolgate/http";
 const MAX_LINKS: usize = 16;
 /// Characters of a body in the message of a failure.
 const MAX_MESSAGE: usize = 500;
+/// Most characters of the place of a next page in a message.
+const MAX_PLACE_CHARS: usize = 300;
 
 /// The result of a call.
 pub(crate) fn result(operation: &Operation, answer: ApiAnswer, url: &Url, missing: &[String]) -> Value {
@@ -65,9 +68,8 @@ fn content(answer: &mut ApiAnswer) -> Content {
         }
         Ok(text) if is_text => Content::Text(text),
         Ok(text) => Content::Bytes(text.into_bytes(), kind),
-        // Every byte is the character of its number.
         Err(error) if is_text && is_latin(&media_type) => {
-            Content::Text(error.into_bytes().into_iter().map(char::from).collect())
+            Content::Text(error.into_bytes().into_iter().map(latin_char).collect())
         }
         Err(error) => Content::Bytes(error.into_bytes(), kind),
     }
@@ -77,6 +79,20 @@ fn content(answer: &mut ApiAnswer) -> Content {
 fn is_latin(media_type: &str) -> bool {
     let charset = parameter(media_type, "charset").unwrap_or_default().to_ascii_lowercase();
     matches!(charset.as_str(), "iso-8859-1" | "latin1" | "windows-1252")
+}
+
+/// The characters of the bytes 0x80 to 0x9F in windows-1252, which is also what the web reads iso-8859-1 as.
+const WINDOWS_1252: [char; 32] = [
+    '\u{20ac}', '\u{81}', '\u{201a}', '\u{192}', '\u{201e}', '\u{2026}', '\u{2020}', '\u{2021}', '\u{2c6}', '\u{2030}',
+    '\u{160}', '\u{2039}', '\u{152}', '\u{8d}', '\u{17d}', '\u{8f}', '\u{90}', '\u{2018}', '\u{2019}', '\u{201c}',
+    '\u{201d}', '\u{2022}', '\u{2013}', '\u{2014}', '\u{2dc}', '\u{2122}', '\u{161}', '\u{203a}', '\u{153}', '\u{9d}',
+    '\u{17e}', '\u{178}',
+];
+
+/// The character of a byte; of others than those of the table, the one of its number.
+fn latin_char(byte: u8) -> char {
+    let at = byte.checked_sub(0x80).map(usize::from);
+    at.and_then(|at| WINDOWS_1252.get(at).copied()).unwrap_or_else(|| char::from(byte))
 }
 
 fn success(operation: &Operation, mut answer: ApiAnswer, mut meta: Map<String, Value>) -> Value {
@@ -221,17 +237,41 @@ fn links_of(operation: &Operation, header: &str, url: &Url) -> Map<String, Value
     links
 }
 
-/// Where the next page is, within the origin that answered.
-pub(crate) fn next_page(answer: &ApiAnswer, url: &Url) -> Option<Url> {
+/// What an answer says of the page after it.
+pub(crate) enum NextPage {
+    /// It names none: the list ends.
+    End,
+    /// It is within the origin that answered.
+    At(Url),
+    /// It is in another place, of which this is the origin.
+    Elsewhere(String),
+}
+
+/// Where the next page is. A link within the origin that answered comes before others.
+pub(crate) fn next_page(answer: &ApiAnswer, url: &Url) -> NextPage {
     let headers = answer.headers.iter().filter(|(name, _)| name == "link");
-    let links = headers.flat_map(|(_, header)| pieces(header, ','));
-    let mut targets = links.filter_map(|link| {
-        let (target, attributes) = link.strip_prefix('<')?.split_once('>')?;
-        let relations = parameter(attributes, "rel")?;
-        let is_next = relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("next"));
-        url.join(target).ok().filter(|target| is_next && target.origin() == url.origin() && target != url)
-    });
-    targets.next()
+    let mut next = NextPage::End;
+    for link in headers.flat_map(|(_, header)| pieces(header, ',')) {
+        let Some((target, attributes)) = link.strip_prefix('<').and_then(|it| it.split_once('>')) else { continue };
+        let relations = parameter(attributes, "rel").unwrap_or_default();
+        if !relations.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("next")) {
+            continue;
+        }
+        match url.join(target) {
+            Ok(target) if target.origin() == url.origin() => return NextPage::At(target),
+            Ok(target) => next = NextPage::Elsewhere(one_line(&place_of(&target), MAX_PLACE_CHARS)),
+            Err(_) => next = NextPage::Elsewhere("a place that is no URL".to_owned()),
+        }
+    }
+    next
+}
+
+/// Scheme, host and port, without what may be a secret.
+fn place_of(target: &Url) -> String {
+    match target.origin() {
+        origin @ Origin::Tuple(..) => origin.ascii_serialization(),
+        Origin::Opaque(_) => format!("{}:{}", target.scheme(), target.host_str().unwrap_or_default()),
+    }
 }
 
 /// The link with the query parameters that the operation has: others may be a credential that the server repeats.

@@ -162,6 +162,11 @@ impl Api {
         Ok(encode::request(base, &self.security, headers, operation, arguments)?)
     }
 
+    /// Whether a call follows the pages of a list, and so holds all of its answers until the last one.
+    pub fn reads_all_pages(&self, tool: &str, arguments: &Map<String, Value>) -> bool {
+        self.find(tool).is_ok_and(|operation| asks_for_all_pages(operation, arguments))
+    }
+
     /// Calls an operation; gives a result as MCP has it.
     pub async fn call(
         &self,
@@ -171,7 +176,7 @@ impl Api {
     ) -> Result<Value, ApiCallError> {
         let request = self.request(tool, arguments)?;
         let operation = self.find(tool)?;
-        if operation.plan.all_pages.as_ref().and_then(|it| arguments.get(it)) == Some(&Value::Bool(true)) {
+        if asks_for_all_pages(operation, arguments) {
             return Ok(pages::all(self, transport, operation, request).await?);
         }
         let (answer, url) = self.exchange(transport, request).await?;
@@ -211,6 +216,10 @@ impl Api {
         }
         Err(TransportError::Lost(format!("more than {MAX_REDIRECTS} redirects")))
     }
+}
+
+fn asks_for_all_pages(operation: &Operation, arguments: &Map<String, Value>) -> bool {
+    operation.plan.all_pages.as_ref().and_then(|it| arguments.get(it)) == Some(&Value::Bool(true))
 }
 
 fn check_base(base: &Url) -> Result<(), LoadError> {

@@ -2,11 +2,12 @@
 //!
 //! A program sees the value of a call and not its headers, so it could not follow them itself. Offered where the document
 //! declares a `Link` header for an operation that reads a list, and done when the caller asks for it. Links lead within the
-//! origin, like redirects; pages and bytes are bounded, and what goes beyond is a failure rather than a part.
+//! origin, like redirects; pages and bytes are bounded. A list of which the rest is elsewhere or beyond is a failure, never
+//! a part of it.
 
 use serde_json::{Value, json};
 
-use crate::answer::next_page;
+use crate::answer::{NextPage, next_page};
 use crate::api::Api;
 use crate::bounds::{MAX_ANSWER_BYTES, MAX_PAGES};
 use crate::operation::Operation;
@@ -28,6 +29,9 @@ pub(crate) async fn all(
     operation: &Operation,
     mut request: ApiRequest,
 ) -> Result<Value, TransportError> {
+    // What to do about a list that cannot be read as a whole.
+    let asked = operation.plan.all_pages.as_deref().unwrap_or("all_pages");
+    let by_page = format!("ask for one page at a time, by the arguments of the operation and without `{asked}`");
     let mut items: Vec<Value> = Vec::new();
     let mut bytes = 0;
     for _ in 0..MAX_PAGES {
@@ -42,12 +46,26 @@ pub(crate) async fn all(
         // A failure, or what the document does not know of, is the answer.
         let Some(mut list) = list else { return Ok(api.result(operation, answer, &url)) };
         items.append(&mut list);
-        let Some(next) = next_page(&answer, &url) else {
-            let whole = ApiAnswer { body: Value::Array(items).to_string().into_bytes(), ..answer };
-            return Ok(api.result(operation, whole, &url));
+        let here = url.origin().ascii_serialization();
+        let next = match next_page(&answer, &url) {
+            NextPage::End => {
+                let whole = ApiAnswer { body: Value::Array(items).to_string().into_bytes(), ..answer };
+                return Ok(api.result(operation, whole, &url));
+            }
+            NextPage::At(next) => api.with_credentials(operation, next),
+            NextPage::Elsewhere(place) => {
+                let why = format!("the next page is at {place}, and pages are followed within {here} alone");
+                return Ok(failure(&format!("{why}: {by_page}, or set the base URL to the place of all pages")));
+            }
         };
-        request = ApiRequest { url: api.with_credentials(operation, next), ..same };
+        if next == url {
+            return Ok(failure(&format!("a page at {here} names itself as the next page: {by_page}")));
+        }
+        request = ApiRequest { url: next, ..same };
     }
-    let message = format!("there are more than {MAX_PAGES} pages: ask for them by the arguments of the operation");
-    Ok(json!({ "isError": true, "content": [{ "type": "text", "text": message }] }))
+    Ok(failure(&format!("there are more than {MAX_PAGES} pages: {by_page}")))
+}
+
+fn failure(message: &str) -> Value {
+    json!({ "isError": true, "content": [{ "type": "text", "text": message }] })
 }

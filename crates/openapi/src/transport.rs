@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use toolgate_wire::OverBudget;
 use url::Url;
 
 /// A request to an API.
@@ -66,6 +67,15 @@ pub enum TransportError {
         /// The cap.
         cap: usize,
     },
+    /// The values of the answer, or of all pages of a list, take too much memory.
+    #[error("the values of the answer take more than {limit} bytes of memory: ask for less data")]
+    TooManyValues {
+        /// The bound in bytes.
+        limit: usize,
+    },
+    /// The answer does not fit into a byte budget.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
 }
 
 /// An answer on its way.

@@ -14,7 +14,7 @@ use crate::bounds::{MAX_DOCUMENT_BYTES, MAX_YAML_DEPTH};
 /// Converts the first document of a text.
 pub(crate) fn to_json(text: &str) -> Result<String, String> {
     let json = String::with_capacity(text.len());
-    let mut writer = Writer { json, open: Vec::new(), anchors: HashMap::new(), has_merge_keys: false };
+    let mut writer = Writer { json, open: Vec::new(), anchors: HashMap::new(), merge_keys: 0 };
     for event in Parser::new_from_str(text) {
         let (event, at) = event.map_err(|error| format!("invalid YAML: {error}"))?;
         writer.take(event).map_err(|message| format!("line {}: {message}", at.start.line()))?;
@@ -22,8 +22,13 @@ pub(crate) fn to_json(text: &str) -> Result<String, String> {
             return Err(format!("it has more than {MAX_DOCUMENT_BYTES} bytes as JSON"));
         }
     }
-    if !writer.has_merge_keys {
+    if writer.merge_keys == 0 {
         return Ok(writer.json);
+    }
+    if depth(&writer.json) > MAX_MERGE_DEPTH {
+        return Err(format!(
+            "more than {MAX_MERGE_DEPTH} collections inside each other, in a document with merge keys (`<<`)"
+        ));
     }
     let mut document: Value = serde_json::from_str(&writer.json).map_err(|error| error.to_string())?;
     merge(&mut document);
@@ -32,21 +37,27 @@ pub(crate) fn to_json(text: &str) -> Result<String, String> {
 
 /// The key whose value, a map or a list of maps, gives a map the members that it does not have itself.
 const MERGE_KEY: &str = "<<";
+/// How the name begins under which a merge key is written until it is resolved; a number follows, because a map may have
+/// several. No key of a document may begin like this.
+const MERGE_PREFIX: &str = "\0<<";
+/// [`MERGE_PREFIX`] as JSON text.
+const MERGE_PREFIX_JSON: &str = "\"\\u0000<<";
+/// Maximum nesting of a document with merge keys: that of a tree of `serde_json`.
+const MAX_MERGE_DEPTH: usize = 127;
 
 fn merge(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.values_mut().for_each(merge);
-            match members.shift_remove(MERGE_KEY) {
-                Some(Value::Object(given)) => inherit(members, given),
-                Some(Value::Array(several)) => {
-                    for one in several {
-                        if let Value::Object(given) = one {
-                            inherit(members, given);
-                        }
-                    }
-                }
-                _ => {}
+            if !members.keys().any(|key| key.starts_with(MERGE_PREFIX)) {
+                return;
+            }
+            let all = std::mem::take(members).into_iter();
+            let (given, own): (Vec<_>, Vec<_>) = all.partition(|(key, _)| key.starts_with(MERGE_PREFIX));
+            members.extend(own);
+            for (_, given) in given {
+                let several = if let Value::Array(several) = given { several } else { vec![given] };
+                several.into_iter().for_each(|one| inherit(members, one));
             }
         }
         Value::Array(items) => items.iter_mut().for_each(merge),
@@ -54,10 +65,32 @@ fn merge(value: &mut Value) {
     }
 }
 
-fn inherit(members: &mut Map<String, Value>, given: Map<String, Value>) {
+/// Adds the members that a map does not have. The first that gives a member counts.
+fn inherit(members: &mut Map<String, Value>, given: Value) {
+    let Value::Object(given) = given else { return };
     for (key, value) in given {
         members.entry(key).or_insert(value);
     }
+}
+
+/// How many collections of a JSON text are inside each other.
+fn depth(json: &str) -> usize {
+    let (mut open, mut deepest) = (0_usize, 0);
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b'}' | b']' if !is_text => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 struct Writer {
@@ -65,7 +98,8 @@ struct Writer {
     open: Vec<Collection>,
     /// The JSON text of each anchor.
     anchors: HashMap<usize, String>,
-    has_merge_keys: bool,
+    /// Merge keys written so far.
+    merge_keys: usize,
 }
 
 /// A collection that is not closed yet.
@@ -82,8 +116,10 @@ impl Writer {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let start = self.before_value();
-                self.has_merge_keys |= style == ScalarStyle::Plain && text == MERGE_KEY && self.is_key();
                 let is_text = style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.suffix == "str");
+                if !is_text && text == MERGE_KEY && self.is_key() {
+                    return self.merge_key(anchor);
+                }
                 if is_text || self.is_key() {
                     self.text(&text)
                 } else {
@@ -128,14 +164,33 @@ impl Writer {
         self.json.len()
     }
 
-    fn after_value(&mut self, anchor: usize, start: usize) -> Result<(), String> {
+    /// Writes a merge key under a name of its own. An alias of it is text.
+    fn merge_key(&mut self, anchor: usize) -> Result<(), String> {
+        self.text(&format!("{MERGE_PREFIX}{}", self.merge_keys));
+        self.merge_keys += 1;
         if anchor != 0 {
-            self.anchors.insert(anchor, self.json.get(start..).unwrap_or_default().to_owned());
+            self.anchors.insert(anchor, Value::from(MERGE_KEY).to_string());
         }
+        self.count_part();
+        Ok(())
+    }
+
+    fn after_value(&mut self, anchor: usize, start: usize) -> Result<(), String> {
+        let written = self.json.get(start..).unwrap_or_default();
+        if self.is_key() && written.starts_with(MERGE_PREFIX_JSON) {
+            return Err("a key must not begin with a null character and `<<`".to_owned());
+        }
+        if anchor != 0 {
+            self.anchors.insert(anchor, written.to_owned());
+        }
+        self.count_part();
+        Ok(())
+    }
+
+    fn count_part(&mut self) {
         if let Some(open) = self.open.last_mut() {
             open.parts += 1;
         }
-        Ok(())
     }
 
     fn begin(&mut self, anchor: usize, is_map: bool) -> Result<(), String> {
@@ -211,6 +266,30 @@ mod tests {
             r#"{"a":{"k":1},"b":{"m":2,"k":1},"c":{"m":2,"k":1,"n":3}}"#,
         );
         check("a: {'<<': {k: 1}}", r#"{"a":{"<<":{"k":1}}}"#);
+    }
+
+    #[test]
+    fn each_merge_key_of_a_map_counts() {
+        check("a: {<<: {k: 1}, <<: {k: 2, l: 3}}", r#"{"a":{"k":1,"l":3}}"#);
+        check("a: &x {<<: {k: 1}}\nb: {<<: *x, <<: {l: 2}}", r#"{"a":{"k":1},"b":{"k":1,"l":2}}"#);
+    }
+
+    #[test]
+    fn a_merge_key_in_quotes_is_a_key() {
+        check("a: {'<<': {k: 1}, <<: {m: 2}}", r#"{"a":{"<<":{"k":1},"m":2}}"#);
+        check("a: {!!str <<: {k: 1}}\nb: {<<: {m: 2}}", r#"{"a":{"<<":{"k":1}},"b":{"m":2}}"#);
+        for taken in [r#"{"\0<<0": {k: 1}}"#, r#"{a: &x "\0<<0", *x : {k: 1}}"#] {
+            let refused = to_json(taken).unwrap_err();
+            assert!(refused.contains("must not begin"), "{taken}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_deep_document_with_merge_keys_is_refused_with_the_bound() {
+        let nested = |depth: usize| format!("a: {{<<: {{k: 1}}}}\nb:\n {}'[{{'", "- ".repeat(depth - 1));
+        assert!(to_json(&nested(MAX_MERGE_DEPTH)).is_ok());
+        let refused = to_json(&nested(MAX_MERGE_DEPTH + 1)).unwrap_err();
+        assert!(refused.contains("more than 127 collections inside each other"), "{refused}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use toolgate_openapi::{
     AnswerFuture, Api, ApiAnswer, ApiCallError, ApiRequest, ApiSettings, ApiTransport, Credentials, MAX_ANSWER_BYTES,
     MAX_DOCUMENT_BYTES, OperationFilter, TransportError,
 };
-use toolgate_wire::BytePermit;
+use toolgate_wire::{ByteBudget, BytePermit};
 use url::Url;
 
 use super::api_login::{ApiLogin, LoginTransport, placeholder};
@@ -171,8 +171,10 @@ impl LocalServer for ApiServer {
 
     fn call(&self, tool: &str, arguments: Map<String, Value>) -> LocalResult {
         let (api, tool) = (Arc::clone(&self.api), tool.to_owned());
-        // Holds the permit of the answer until the call has its result.
-        let transport = Arc::new(CountedTransport::new(Arc::clone(&self.transport)));
+        let kept = if api.reads_all_pages(&tool, &arguments) { KeptAnswers::All } else { KeptAnswers::Last };
+        // Holds the permit of the answers until the call has its result.
+        let transport = CountedTransport::new(Arc::clone(&self.transport), kept, process_budget().clone());
+        let transport = Arc::new(transport);
         let Some(login) = self.login.clone() else {
             return Box::pin(async move { api.call(&*transport, &tool, &arguments).await.map_err(link_error) });
         };
@@ -191,6 +193,8 @@ fn link_error(error: ApiCallError) -> LinkError {
         }
         ApiCallError::Transport(TransportError::NotSent(reason)) => LinkError::Unreachable(reason),
         ApiCallError::Transport(TransportError::TooLarge { cap }) => LinkError::TooLarge { limit: cap },
+        ApiCallError::Transport(TransportError::TooManyValues { limit }) => LinkError::TooManyValues { limit },
+        ApiCallError::Transport(TransportError::OverBudget(refused)) => LinkError::OverBudget { refused, sent: true },
         ApiCallError::Transport(TransportError::Lost(reason)) => {
             let closing = Closing { reason, stderr: String::new(), is_expected: false };
             LinkError::Closed { closing: Arc::new(closing), sent: true }
@@ -198,35 +202,59 @@ fn link_error(error: ApiCallError) -> LinkError {
     }
 }
 
-/// The memory that the values of an answer may take.
+/// The memory that the values of an answer may take, and that all pages of a list may take together.
 const MAX_TREE_BYTES: usize = 64 << 20;
-/// Answers up to this size are not counted.
+/// Answers up to this size are not counted, unless they are pages of a list.
 const MAX_UNCOUNTED_BYTES: usize = 64 << 10;
 
-/// The transport of one call, whose answer counts in the budget of the process: its text, and the tree that is made of it.
+/// Which answers of a call are in memory at one time.
+#[derive(Clone, Copy)]
+enum KeptAnswers {
+    /// The last one; the one before was read.
+    Last,
+    /// All of them, as pages of a list.
+    All,
+}
+
+/// The transport of one call, whose answers count in a budget: their text, and the tree that is made of it.
 struct CountedTransport {
     inner: Arc<dyn ApiTransport>,
+    kept: KeptAnswers,
+    budget: ByteBudget,
     held: Arc<Mutex<Option<BytePermit>>>,
 }
 
 impl CountedTransport {
-    fn new(inner: Arc<dyn ApiTransport>) -> Self {
-        CountedTransport { inner, held: Arc::default() }
+    fn new(inner: Arc<dyn ApiTransport>, kept: KeptAnswers, budget: ByteBudget) -> Self {
+        CountedTransport { inner, kept, budget, held: Arc::default() }
     }
 }
 
 impl ApiTransport for CountedTransport {
     fn send(&self, request: ApiRequest) -> AnswerFuture {
-        let (answer, held) = (self.inner.send(request), Arc::clone(&self.held));
+        let (answer, kept) = (self.inner.send(request), self.kept);
+        let (budget, held) = (self.budget.clone(), Arc::clone(&self.held));
         Box::pin(async move {
             let answer = answer.await?;
-            // The answer before this one was read. To wait while holding its bytes could be a wait for each other.
-            held.lock().take();
+            // To wait while holding the bytes of another answer could be a wait for each other: with one kept answer the
+            // bytes of the one before are given back, and pages after the first must fit at once.
+            let permit = match (kept, held.lock().take()) {
+                (KeptAnswers::Last, _) if answer.body.len() <= MAX_UNCOUNTED_BYTES => return Ok(answer),
+                (KeptAnswers::Last, _) | (KeptAnswers::All, None) => None,
+                (KeptAnswers::All, Some(pages)) => Some(pages),
+            };
             let bytes = memory_of(&answer.body)?;
-            if bytes > 0 {
-                let permit = process_budget().reserve(bytes).await;
-                *held.lock() = Some(permit.map_err(|refused| TransportError::TooLarge { cap: refused.limit })?);
-            }
+            let permit = match permit {
+                None => budget.reserve(bytes).await?,
+                Some(pages) if pages.bytes().saturating_add(bytes) > MAX_TREE_BYTES => {
+                    return Err(TransportError::TooManyValues { limit: MAX_TREE_BYTES });
+                }
+                Some(mut pages) => {
+                    pages.try_grow(bytes)?;
+                    pages
+                }
+            };
+            *held.lock() = Some(permit);
             Ok(answer)
         })
     }
@@ -234,16 +262,13 @@ impl ApiTransport for CountedTransport {
 
 /// The memory that an answer takes until it is the text of a result.
 fn memory_of(body: &[u8]) -> Result<usize, TransportError> {
-    if body.len() <= MAX_UNCOUNTED_BYTES {
-        return Ok(0);
-    }
     let text = std::str::from_utf8(body).map(|text| text.trim_start_matches('\u{feff}'));
     let tree = match text.map(|text| tree_bytes(text, MAX_TREE_BYTES)) {
         Ok(Ok(bytes)) => bytes,
         // A text that is copied, or bytes that become base64.
         Err(_) | Ok(Err(TreeError::NotJson(_))) => 2 * body.len(),
-        Ok(Err(TreeError::TooManyValues { limit })) => return Err(TransportError::TooLarge { cap: limit }),
-        Ok(Err(TreeError::OverBudget(refused))) => return Err(TransportError::TooLarge { cap: refused.limit }),
+        Ok(Err(TreeError::TooManyValues { limit })) => return Err(TransportError::TooManyValues { limit }),
+        Ok(Err(TreeError::OverBudget(refused))) => return Err(refused.into()),
     };
     Ok(tree.saturating_add(body.len()))
 }
@@ -306,11 +331,68 @@ mod tests {
     fn an_answer_counts_with_the_tree_that_is_made_of_it() {
         let long = format!("\"{}\"", "x".repeat(1 << 20));
         let dense = format!("[{}1]", "1,".repeat(200_000));
-        assert_eq!(memory_of(b"[1,2,3]"), Ok(0));
         assert!(memory_of(long.as_bytes()).is_ok_and(|bytes| bytes < 3 * long.len()));
         assert!(memory_of(dense.as_bytes()).is_ok_and(|bytes| bytes > 10 * dense.len()));
         assert_eq!(memory_of(&[0xff; 1 << 20]), Ok(3 << 20), "bytes become base64");
         let denser = format!("[{}1]", "1,".repeat(2_000_000));
-        assert_eq!(memory_of(denser.as_bytes()), Err(TransportError::TooLarge { cap: MAX_TREE_BYTES }));
+        assert_eq!(memory_of(denser.as_bytes()), Err(TransportError::TooManyValues { limit: MAX_TREE_BYTES }));
+    }
+
+    /// Answers each request with the same body.
+    struct Same(Vec<u8>);
+
+    impl ApiTransport for Same {
+        fn send(&self, _: ApiRequest) -> AnswerFuture {
+            let answer = ApiAnswer { status: 200, headers: Vec::new(), body: self.0.clone() };
+            Box::pin(std::future::ready(Ok(answer)))
+        }
+    }
+
+    fn counted(body: &str, kept: KeptAnswers, budget: &ByteBudget) -> CountedTransport {
+        CountedTransport::new(Arc::new(Same(body.as_bytes().to_vec())), kept, budget.clone())
+    }
+
+    async fn send(transport: &CountedTransport) -> Result<ApiAnswer, TransportError> {
+        let url = Url::parse("https://api.example.com").unwrap();
+        transport.send(ApiRequest { method: "GET".to_owned(), url, headers: Vec::new(), body: None }).await
+    }
+
+    #[tokio::test]
+    async fn the_last_answer_counts_or_all_pages_do() {
+        let small = format!("[{}1]", "1,".repeat(1_000));
+        let large = format!("[{}1]", "1,".repeat(100_000));
+        for (body, kept, expected) in [
+            (&small, KeptAnswers::Last, [0, 0]),
+            (&large, KeptAnswers::Last, [1, 1]),
+            (&small, KeptAnswers::All, [1, 2]),
+            (&large, KeptAnswers::All, [1, 2]),
+        ] {
+            let budget = ByteBudget::unlimited();
+            let transport = counted(body, kept, &budget);
+            for answers in expected {
+                send(&transport).await.unwrap();
+                assert_eq!(budget.used(), answers * memory_of(body.as_bytes()).unwrap());
+            }
+            drop(transport);
+            assert_eq!(budget.used(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_that_do_not_fit_together_are_refused() {
+        let page = format!("[{}1]", "1,".repeat(200_000));
+        let bytes = memory_of(page.as_bytes()).unwrap();
+        let budget = ByteBudget::unlimited();
+        let transport = counted(&page, KeptAnswers::All, &budget);
+        for _ in 0..MAX_TREE_BYTES / bytes {
+            send(&transport).await.unwrap();
+        }
+        assert_eq!(send(&transport).await, Err(TransportError::TooManyValues { limit: MAX_TREE_BYTES }));
+        // A page after the first does not wait for bytes.
+        let budget = ByteBudget::new("a test", 2 * bytes - 1);
+        let transport = counted(&page, KeptAnswers::All, &budget);
+        send(&transport).await.unwrap();
+        let refused = send(&transport).await;
+        assert!(matches!(&refused, Err(TransportError::OverBudget(it)) if it.wanted == bytes), "{refused:?}");
     }
 }

@@ -74,6 +74,17 @@ async fn bytes_have_the_form_that_a_file_argument_takes() {
 }
 
 #[tokio::test]
+async fn text_in_windows_1252_is_decoded_by_its_table() {
+    for charset in ["windows-1252", "ISO-8859-1", "latin1"] {
+        let kind = format!("text/plain; charset={charset}");
+        let body = b"\x80 \x93caf\xe9\x94 \x81 \x9f \xa0 \xff";
+        let found = one("addNote", json!({}), answer(200, &[("content-type", &kind)], body)).await;
+        let expected = "\u{20ac} \u{201c}caf\u{e9}\u{201d} \u{81} \u{178} \u{a0} \u{ff}";
+        assert_eq!(found["structuredContent"], json!({"result": expected}), "{charset}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_status_is_a_failure_with_status_and_body() {
     let found = one("getItem", json!({"id": "1"}), answer(404, &[JSON], br#"{"message":"no such item"}"#)).await;
     assert_eq!(found["isError"], json!(true));
@@ -124,6 +135,23 @@ async fn the_arguments_of_a_link_fit_the_tool() {
     }
 }
 
+#[tokio::test]
+async fn a_link_of_a_schema_that_refers_to_itself_is_read() {
+    let itself = vec![json!({"$ref": "#/components/schemas/A"}); 900];
+    let parameter = json!({"name": "cursor", "in": "query", "schema": {"$ref": "#/components/schemas/A"}});
+    let document = json!({
+        "openapi": "3.1.0",
+        "paths": {"/list": {"get": {"operationId": "list", "parameters": [parameter]}}},
+        "components": {"schemas": {"A": {"anyOf": itself}}},
+    });
+    let api = load(&document.to_string());
+    assert!(crate::tool(&api, "list").to_string().matches("$ref").count() > 900);
+    let link = [JSON, ("link", "<?cursor=7>; rel=next")];
+    let transport = Prepared { answers: Arc::new(Mutex::new(vec![answer(200, &link, b"[]")])), ..Prepared::default() };
+    let found = api.call(&transport, "list", &object(json!({}))).await.unwrap();
+    assert_eq!(found["_meta"][META_KEY]["links"]["next"]["arguments"], json!({"cursor": "7"}));
+}
+
 /// A list whose further pages are named by links, and a key in the query.
 fn paged() -> toolgate_openapi::Api {
     let items = json!({"type": "array", "items": {"type": "integer"}});
@@ -162,11 +190,6 @@ async fn all_pages_of_a_list_are_one_result_if_the_caller_asks() {
     assert_eq!(found["structuredContent"], json!({"result": [1, 2, 3]}));
     let expected = ["/list?page=1&key=k", "/list?page=2&key=k", "/other?page=3&key=k"];
     assert_eq!(asked, expected.map(|it| format!("GET https://api.example.com/v1{it}")));
-    // Elsewhere, and to itself, nothing is followed.
-    for end in ["https://evil.test/list?page=2", "http://api.example.com/v1/list", "?page=1&key=k"] {
-        let (found, asked) = all_pages(vec![page("[1]", Some(end)), page("[2]", None)]).await;
-        assert_eq!((found["structuredContent"].clone(), asked.len()), (json!({"result": [1]}), 1), "{end}");
-    }
     // A failure on the way is the failure of the call.
     let (found, _) = all_pages(vec![page("[1]", Some("?page=2")), answer(500, &[], b"")]).await;
     assert_eq!((found["isError"].clone(), found["structuredContent"]["status"].clone()), (json!(true), json!(500)));
@@ -176,6 +199,45 @@ async fn all_pages_of_a_list_are_one_result_if_the_caller_asks() {
         asked.len() == 100 && found["content"][0]["text"].as_str().unwrap().contains("more than 100 pages"),
         "{found}"
     );
+}
+
+#[tokio::test]
+async fn a_list_that_goes_on_elsewhere_is_a_failure_and_no_part() {
+    for (link, place) in [
+        ("https://evil.test:8443/list?page=2&key=secret", "the next page is at https://evil.test:8443, "),
+        ("http://api.example.com/v1/list", "the next page is at http://api.example.com, "),
+        ("data:text/plain,1", "the next page is at data:, "),
+        ("https://", "the next page is at a place that is no URL, "),
+        ("?page=1&key=k", "a page at https://api.example.com names itself as the next page: "),
+        ("?page=1", "a page at https://api.example.com names itself as the next page: "),
+    ] {
+        let (found, asked) = all_pages(vec![page("[1]", Some(link)), page("[2]", None)]).await;
+        let text = found["content"][0]["text"].as_str().unwrap();
+        assert_eq!((found["isError"].clone(), asked.len()), (json!(true), 1), "{link}");
+        assert!(
+            text.starts_with(place) && text.contains("ask for one page at a time") && text.contains("`all_pages`"),
+            "{text}"
+        );
+        assert!(!found.to_string().contains("secret") && found.get("structuredContent").is_none(), "{found}");
+        // One page is what it was.
+        let answers = Arc::new(Mutex::new(vec![page("[1]", Some(link))]));
+        let transport = Prepared { answers, ..Prepared::default() };
+        let found = paged().call(&transport, "list", &object(json!({"page": 1}))).await.unwrap();
+        assert_eq!(found["structuredContent"], json!({"result": [1]}), "{link}");
+    }
+    // Of several links, one that can be followed is.
+    let both = answer(200, &[JSON, ("link", "<//evil.test>; rel=next, <?page=2>; rel=next")], b"[1]");
+    let (found, _) = all_pages(vec![both, page("[2]", None)]).await;
+    assert_eq!(found["structuredContent"], json!({"result": [1, 2]}));
+}
+
+#[test]
+fn a_call_that_reads_all_pages_is_known_before() {
+    let api = paged();
+    let reads_all = |tool: &str, arguments: Value| api.reads_all_pages(tool, &object(arguments));
+    assert!(reads_all("list", json!({"all_pages": true})));
+    assert!(!reads_all("list", json!({"all_pages": false})) && !reads_all("list", json!({})));
+    assert!(!reads_all("plain", json!({"all_pages": true})) && !reads_all("none", json!({"all_pages": true})));
 }
 
 #[tokio::test]
