@@ -96,6 +96,8 @@ struct Runs<'a> {
     next: AtomicU64,
     decisions: AtomicU64,
     ended: Mutex<HashMap<u64, Ended>>,
+    /// Whether a gateway is missing, so that runs need not end.
+    is_given_up: AtomicBool,
 }
 
 /// Executes random programs as durable runs while gateways and workers are killed.
@@ -110,13 +112,21 @@ pub fn durable(options: &DurableOptions) -> anyhow::Result<DurableSummary> {
         gateways.push(Gateway::start(&options.program, replica)?);
     }
     let (next, decisions, ended) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
-    let runs = Runs { options, replicas: &replicas, next, decisions, ended };
+    let runs = Runs { options, replicas: &replicas, next, decisions, ended, is_given_up: AtomicBool::new(false) };
     let is_over = AtomicBool::new(false);
     let killed = std::thread::scope(|scope| {
         let runs = &runs;
         let working: Vec<_> =
             (0..options.connections).map(|client| scope.spawn(move || runs.work(client as u64))).collect();
-        let killing = scope.spawn(|| kill_until(options, &replicas, &mut gateways, &is_over));
+        let killing = scope.spawn(|| {
+            let killed = kill_until(options, &replicas, &mut gateways, &is_over);
+            if killed.is_err() {
+                runs.is_given_up.store(true, Ordering::Relaxed);
+                // Ends the requests that clients wait for.
+                gateways.iter_mut().for_each(Gateway::kill);
+            }
+            killed
+        });
         for client in working {
             // A client that panics leaves its run without an end, which is found below.
             let _ = client.join();
@@ -181,7 +191,7 @@ impl Runs<'_> {
         let mut random = Random(self.options.seed.wrapping_add(client).wrapping_mul(7919));
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.options.runs {
+            if number >= self.options.runs || self.is_given_up() {
                 return;
             }
             let ended = self.see_through(number, &mut random);
@@ -189,10 +199,14 @@ impl Runs<'_> {
         }
     }
 
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+
     fn see_through(&self, number: u64, random: &mut Random) -> Ended {
         let (since, code) = (Instant::now(), program(self.options.seed, number));
         let mut last = "no gateway answered".to_owned();
-        while since.elapsed() < RUN_TIMEOUT {
+        while since.elapsed() < RUN_TIMEOUT && !self.is_given_up() {
             match self.follow(number, &code, random) {
                 Ok(Some(report)) => return Ended::Report(report),
                 Ok(None) => {}
@@ -212,13 +226,14 @@ impl Runs<'_> {
         let body = json!({ "code": code, "durable": true });
         let begun = connection.post_once("/v1/runs", &body, &format!("run{number}"))?;
         let Some(run) = text_of(expect(begun, 202)?, "runId") else { return Ok(None) };
-        loop {
+        while !self.is_given_up() {
             let state = expect(connection.get(&format!("/v1/runs/{run}?wait=1"))?, 200)?;
             if state["status"] == "done" {
                 return Ok(Some(state["report"].clone()));
             }
             self.approve(&mut connection, &run, &state)?;
         }
+        Ok(None)
     }
 
     /// Approves what waits. Another client, or this one before, may have decided: the first decision holds.

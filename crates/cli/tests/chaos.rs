@@ -1,6 +1,6 @@
 //! Kills under load: no wrong answer, no effect twice, nothing left behind.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -66,6 +66,25 @@ fn a_killed_chaos_leaves_nothing_behind() {
     chaos.kill().expect("killed");
     chaos.wait().expect("it ended");
     wait_until("everything ends", || !family.iter().any(|pid| is_running(*pid)));
+}
+
+#[test]
+fn a_gateway_that_cannot_be_started_again_ends_the_durable_runs() {
+    // Another name of the program, which is removed once gateways run.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("folder");
+    let program = folder.path().join("toolgate");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_toolgate"), &program).expect("link");
+    let mut chaos = Command::new(&program);
+    let chaos = chaos.args(["chaos", "--durable", "1000000", "--replicas", "2", "--seed", "7"]);
+    let chaos = chaos.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("chaos runs");
+    // Two gateways, their guards, their servers and zygotes.
+    wait_until("chaos starts gateways", || descendants(chaos.id()).len() > 12);
+    std::fs::remove_file(&program).expect("removed");
+    let since = std::time::Instant::now();
+    let output = chaos.wait_with_output().expect("it ended");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("the gateway does not start"), "{told}");
+    assert!(since.elapsed() < std::time::Duration::from_secs(150), "clients wait for their runs: {told}");
 }
 
 #[test]
