@@ -100,7 +100,8 @@ fn a_short_soak_ends_with_right_answers() {
 #[test]
 fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-    let output = chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--json"]).output().expect("chaos runs");
+    let chaos = chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--seed", "7", "--json"]);
+    let output = chaos.output().expect("chaos runs");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{summary}\n{told}");
@@ -110,6 +111,7 @@ fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
         "{summary}"
     );
     assert_eq!(summary["runs"], 120, "{summary}");
+    assert!(summary["right"].as_u64() > Some(0), "{summary}");
     for kind in ["gateway", "worker or zygote"] {
         assert!(summary["killed"][kind].as_u64() > Some(0), "{kind}: {summary}");
     }
