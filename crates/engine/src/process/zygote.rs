@@ -16,12 +16,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, WaitOptions};
 use toolgate_guest::Pace;
@@ -35,6 +36,10 @@ pub(crate) const FORKS_PER_ZYGOTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(4
 const MAX_OVERTIME: u32 = 10;
 /// How long the next zygote may take to fork its first worker.
 const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a zygote may take to end once its control socket is closed; then it is killed.
+const RETIRE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time between two checks whether such a zygote has ended.
+const RETIRE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why no worker process can be started.
 #[derive(Debug, thiserror::Error)]
@@ -101,19 +106,30 @@ impl InUse {
     }
 }
 
+/// Held by everything that uses a zygote's process group: the host's end of the zygote, and every worker that it forked.
+#[derive(Clone, Default)]
+pub(super) struct GroupUse(Arc<()>);
+
+impl GroupUse {
+    /// Whether no other clone is left. None appears later: each is made from one that exists.
+    fn is_last(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
 /// The host's end of one zygote.
 struct Control {
     socket: OwnedFd,
-    /// The number of its process.
-    id: u32,
+    group: GroupUse,
     forks: u32,
 }
 
 enum Task {
     Start(Sender<Result<Control, StartError>>),
-    Reap(Pid),
-    /// Waits for a zygote whose control socket is closed.
-    Retire(u32),
+    /// Waits for a killed worker, if it is known and was not waited for.
+    Release(Option<Pid>, GroupUse),
+    /// Closes the control socket of a zygote: it serves the orders that it has, and ends.
+    Retire(Control),
 }
 
 impl Zygote {
@@ -140,32 +156,40 @@ impl Zygote {
     }
 
     /// Requests a fork and returns the socket on which it will send its first frame. A dead zygote is replaced first.
-    pub(crate) fn fork(&self, pace: Pace) -> Result<UnixStream, StartError> {
+    pub(super) fn fork(&self, pace: Pace) -> Result<(UnixStream, GroupUse), StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut current = self.current.lock();
         for _ in 0..2 {
             let control = match current.take() {
                 Some(control) if control.forks < self.forks.get().saturating_mul(MAX_OVERTIME) => control,
-                _ => self.start()?,
+                worn => {
+                    worn.into_iter().for_each(|control| self.retire(control));
+                    self.start()?
+                }
             };
             if send_socket(&control.socket, &theirs, pace).is_ok() {
-                let forks = control.forks + 1;
+                let (forks, group) = (control.forks + 1, control.group.clone());
                 *current = Some(Control { forks, ..control });
                 if forks.is_multiple_of(self.forks.get()) {
                     self.renew();
                 }
-                return Ok(ours);
+                return Ok((ours, group));
             }
+            self.retire(control);
         }
         Err(io::Error::from(io::ErrorKind::BrokenPipe).into())
     }
 
-    /// Waits for a killed worker on the parent thread, so that it does not stay a zombie; on this thread if that one has
-    /// ended.
-    pub(crate) fn reap(&self, pid: Pid) {
-        if !self.task(Task::Reap(pid)) {
-            wait_for(pid);
+    /// Gives up a worker. One that was killed is waited for on the parent thread, so that it does not stay a zombie; on this
+    /// thread if that one has ended.
+    pub(super) fn release(&self, killed: Option<Pid>, group: GroupUse) {
+        if !self.task(Task::Release(killed, group)) {
+            killed.into_iter().for_each(wait_for);
         }
+    }
+
+    fn retire(&self, control: Control) {
+        self.task(Task::Retire(control));
     }
 
     /// Has the next zygote started in the background. Without a thread for it, the current one goes on.
@@ -194,11 +218,7 @@ impl Zygote {
         } else {
             Some(next)
         };
-        if let Some(Control { socket, id, .. }) = retired {
-            // It serves the orders that it has, and ends.
-            drop(socket);
-            self.task(Task::Retire(id));
-        }
+        retired.into_iter().for_each(|control| self.retire(control));
     }
 
     /// Whether a zygote forks workers that get ready. The one that it forks for this is ended.
@@ -207,7 +227,7 @@ impl Zygote {
             send_socket(&control.socket, &theirs, Pace::Now)?;
             Ok(ours)
         });
-        let worker = forked.ok().and_then(|socket| Idle::new(socket).ok());
+        let worker = forked.ok().and_then(|socket| Idle::new(socket, control.group.clone()).ok());
         worker.is_some_and(|worker| worker.ready(self, Instant::now() + SUCCESSOR_TIMEOUT).is_ok())
     }
 
@@ -243,27 +263,51 @@ struct ParentThread {
     path: PathBuf,
     without: Without,
     reuse: Reuse,
-    zygotes: Vec<Child>,
+    zygotes: Vec<ZygoteProcess>,
+}
+
+/// A zygote whose process group is not yet known to be empty.
+struct ZygoteProcess {
+    child: Child,
+    group: GroupUse,
+    has_ended: bool,
+    /// When it is killed, once it is retired.
+    kill_at: Option<Instant>,
 }
 
 impl ParentThread {
     fn serve(mut self, inbox: &Receiver<Task>) {
-        while let Ok(task) = inbox.recv() {
-            match task {
-                Task::Start(answer) => {
+        loop {
+            match self.next_task(inbox) {
+                Ok(Task::Start(answer)) => {
                     let _ = answer.send(self.start());
                 }
-                Task::Reap(pid) => wait_for(pid),
-                Task::Retire(id) => self.retire(id),
+                Ok(Task::Release(killed, group)) => {
+                    killed.into_iter().for_each(wait_for);
+                    // After the wait: an unused group has no process that something else waits for.
+                    drop(group);
+                }
+                Ok(Task::Retire(control)) => self.retire(control),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.zygotes.retain_mut(|zygote| matches!(zygote.try_wait(), Ok(None)));
+            self.zygotes.retain_mut(ZygoteProcess::is_needed);
         }
-        self.zygotes.iter_mut().for_each(end_process_group);
+        self.zygotes.iter().for_each(ZygoteProcess::end_group);
     }
 
-    fn retire(&mut self, id: u32) {
-        if let Some(at) = self.zygotes.iter().position(|zygote| zygote.id() == id) {
-            let _ = self.zygotes.swap_remove(at).wait();
+    /// The next task. While a retired zygote has not ended, it waits for a short time only.
+    fn next_task(&self, inbox: &Receiver<Task>) -> Result<Task, RecvTimeoutError> {
+        if self.zygotes.iter().any(|zygote| zygote.kill_at.is_some() && !zygote.has_ended) {
+            inbox.recv_timeout(RETIRE_CHECK_INTERVAL)
+        } else {
+            inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        }
+    }
+
+    fn retire(&mut self, control: Control) {
+        if let Some(zygote) = self.zygotes.iter_mut().find(|zygote| zygote.leads(&control)) {
+            zygote.kill_at = Some(Instant::now() + RETIRE_TIMEOUT);
         }
     }
 
@@ -271,7 +315,7 @@ impl ParentThread {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
-        let zygote = Command::new(&self.path)
+        let child = Command::new(&self.path)
             .arg0(toolgate_guest::ZYGOTE)
             .arg(self.without.names())
             .arg(self.reuse.name())
@@ -282,23 +326,47 @@ impl ParentThread {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        let id = zygote.id();
-        self.zygotes.push(zygote);
-        Ok(Control { socket: ours, id, forks: 0 })
+        let group = GroupUse::default();
+        self.zygotes.push(ZygoteProcess { child, group: group.clone(), has_ended: false, kill_at: None });
+        Ok(Control { socket: ours, group, forks: 0 })
     }
 }
 
-/// Ends a zygote and all its forks, including those that died before they sent their process id.
-///
-/// A zygote leads a process group. Until it is waited for, no other process can get that group's id.
-fn end_process_group(zygote: &mut Child) {
-    let group = i32::try_from(zygote.id()).ok().and_then(Pid::from_raw);
-    if let Some(group) = group {
-        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+impl ZygoteProcess {
+    fn leads(&self, control: &Control) -> bool {
+        Arc::ptr_eq(&self.group.0, &control.group.0)
     }
-    let _ = zygote.wait();
-    if let Some(group) = group {
-        while let Ok(Some(_)) = rustix::process::waitpgid(group, WaitOptions::empty()) {}
+
+    /// Whether something still uses the process group; ends the group if not. Waits for the zygote when it has ended, and
+    /// never for one that may hang.
+    fn is_needed(&mut self) -> bool {
+        if self.group.is_last() {
+            self.end_group();
+            return false;
+        }
+        if !self.has_ended && self.kill_at.is_some_and(|at| at <= Instant::now()) {
+            let _ = self.child.kill();
+        }
+        self.has_ended = self.has_ended || !matches!(self.child.try_wait(), Ok(None));
+        true
+    }
+
+    /// Ends the zygote and all its forks, including those that died before they sent their process id.
+    ///
+    /// A zygote leads a process group. While this process has a child in it, no other group can get its id.
+    fn end_group(&self) {
+        let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return };
+        let mut options = WaitOptions::NOHANG;
+        loop {
+            match rustix::process::waitpgid(group, options) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => {
+                    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+                    options = WaitOptions::empty();
+                }
+                Err(_) => return,
+            }
+        }
     }
 }
 
