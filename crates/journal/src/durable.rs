@@ -296,6 +296,15 @@ impl Journal {
             Decided::NotAsked => Decision::NotAsked,
         })
     }
+
+    /// Writes the decision about a call anew. Nothing happens where there is none yet.
+    ///
+    /// # Errors
+    /// If there is no such run, or the decision cannot be kept.
+    pub async fn amend(&self, run: &str, call: CallId, decision: &str) -> Result<(), StoreError> {
+        let sealed = self.0.seal(run, RowKind::Decision(call.0), decision.as_bytes())?;
+        self.0.store.amend(run, call.0, sealed).await
+    }
 }
 
 impl Inner {

@@ -288,6 +288,10 @@ impl Store for MortalStore {
         self.store.decide(run, call, decision)
     }
 
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
+        self.store.amend(run, call, decision)
+    }
+
     fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
         self.store.find(find)
     }

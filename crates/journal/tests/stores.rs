@@ -153,6 +153,13 @@ async fn a_paused_run_is_due_when_it_is_decided_or_its_time_has_come(store: Shar
     let lease = store.claim(claim(None, HOUR)).await.expect("claimed").expect("decided before the pause");
     store.leave(lease, paused(&[3])).await.expect("paused");
     assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None), "decisions on other calls do not count");
+    for call in [2, 3] {
+        store.amend("a", call, b"yes".to_vec()).await.expect("amended");
+    }
+    let decisions: Vec<_> = store.pending("a").await.expect("calls").into_iter().map(|row| row.decision).collect();
+    assert_eq!(decisions, [Some(b"yes".to_vec()), Some(b"yes".to_vec()), None], "only what is decided is amended");
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None), "and that decides nothing");
+    assert_eq!(store.amend("none", 1, Vec::new()).await, Err(StoreError::NoSuchRun("none".into())));
     let timed = begin(&store, "b", HOUR).await;
     store.leave(timed, Leave::Paused { calls: vec![], wake: Some(1) }).await.expect("paused");
     assert_eq!(store.claim(claim(None, HOUR)).await.expect("claimed").expect("late").run, "b");

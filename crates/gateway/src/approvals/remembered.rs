@@ -15,7 +15,7 @@ use toolgate_policy::condition::{Budget, Facts};
 use toolgate_policy::{Action, Call, Decision, Policy, Rule, WrittenRule};
 
 use super::AskedCall;
-use crate::run::durable::unix_ms;
+use crate::run::durable::{StoreFault, unix_ms};
 
 /// The most rules that are remembered; the oldest of a run or a session goes first.
 const MAX_REMEMBERED: usize = 1_000;
@@ -78,6 +78,9 @@ pub enum RememberError {
     /// The file cannot be read or written.
     #[error("the file of remembered rules: {0}")]
     File(#[from] std::io::Error),
+    /// The decisions of a run cannot be read or written.
+    #[error("it is revoked in this process, and not in the store of the run: {0}")]
+    Store(#[from] StoreFault),
 }
 
 /// The rules that are remembered. Those of the file are read when they are needed.
@@ -183,32 +186,35 @@ impl RememberedRules {
         Ok(kept.into_iter().chain(self.state.lock().short.iter().cloned()).collect())
     }
 
-    /// Takes a rule back.
+    /// Takes a rule back. One of a run is also in the run's decisions: see [`Runner::forget_approval`](crate::run::Runner::forget_approval).
     ///
     /// # Errors
     /// If there is none of that name, or the file cannot be written.
     pub fn revoke(&self, id: &str) -> Result<(), RememberError> {
+        self.remove(id).map(drop)
+    }
+
+    /// The same; gives the rule that held so far.
+    pub(crate) fn remove(&self, id: &str) -> Result<RememberedRule, RememberError> {
         let mut state = self.state.lock();
         if let Some(place) = state.short.iter().position(|rule| rule.id == id) {
-            let RememberedRule { run, asked_by, rule, .. } = state.short.remove(place);
-            if let Some(run) = run {
-                state.revoked.push_back(RevokedApproval { run, asked_by, tool: rule.tool, at: unix_ms() });
+            let gone = state.short.remove(place);
+            if let Some(run) = gone.run.clone() {
+                let (asked_by, tool) = (gone.asked_by.clone(), gone.rule.tool.clone());
+                state.revoked.push_back(RevokedApproval { run, asked_by, tool, at: unix_ms() });
             }
             if state.revoked.len() > MAX_REVOKED {
                 state.revoked.pop_front();
             }
-            return Ok(());
+            return Ok(gone);
         }
         let file = self.file.as_deref().ok_or_else(|| RememberError::Unknown(id.to_owned()))?;
         let mut kept = read(file)?;
-        let before = kept.len();
-        kept.retain(|rule| rule.id != id);
-        if kept.len() == before {
-            return Err(RememberError::Unknown(id.to_owned()));
-        }
+        let place = kept.iter().position(|rule| rule.id == id);
+        let gone = kept.remove(place.ok_or_else(|| RememberError::Unknown(id.to_owned()))?);
         write(file, &kept)?;
         (state.kept, state.read_at) = (kept, modified(file));
-        Ok(())
+        Ok(gone)
     }
 
     /// Whether the approval of a call, given at this time for the rest of its run, was revoked since.

@@ -99,13 +99,13 @@ impl Bridge {
         Ok(all.into_iter().filter(|rule| scope.name.is_empty() || rule.caller == scope.name).collect())
     }
 
-    /// Forgets one of them.
+    /// Forgets one of them in this process and in the file.
     ///
     /// # Errors
     /// If this caller has none of that name, or the file cannot be written.
-    pub fn forget_for(&self, scope: &CallerScope, id: &str) -> Result<(), RememberError> {
+    pub(crate) fn forget_for(&self, scope: &CallerScope, id: &str) -> Result<RememberedRule, RememberError> {
         let is_own = self.remembered_for(scope)?.iter().any(|rule| rule.id == id);
-        if is_own { self.remembered().revoke(id) } else { Err(RememberError::Unknown(id.to_owned())) }
+        if is_own { self.remembered().remove(id) } else { Err(RememberError::Unknown(id.to_owned())) }
     }
 }
 

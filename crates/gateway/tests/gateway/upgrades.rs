@@ -48,22 +48,22 @@ fn gateway_for<S: Store>(store: &Arc<S>, tools: &Value, number: u32, callers: Ar
     gateway_with(store, tools, number, callers, vec![asks]).0
 }
 
-/// The same with these rules; its bridge too.
+/// The same with these rules; its runner too.
 fn gateway_with<S: Store>(
     store: &Arc<S>,
     tools: &Value,
     number: u32,
     callers: Arc<dyn Callers>,
     rules: Vec<Rule>,
-) -> (DurableRuns, Arc<Bridge>) {
+) -> (DurableRuns, Runner) {
     let script = json!({ "backends": { "bank": { "tools": tools } } });
     let script = Script::parse(&script.to_string()).unwrap();
-    let bridge = Arc::new(Bridge::new(CatalogHandle::new(script.catalog())));
+    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
     bridge.set_policy(Policy::new(rules, Action::Allow));
     let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
-    let runner = Runner::new(engine, bridge.clone(), Arc::new(FixedEnvironment::default()));
-    (DurableRuns::start(journal(store, number), runner, callers, DurableSettings::default()), bridge)
+    let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
+    (DurableRuns::start(journal(store, number), runner.clone(), callers, DurableSettings::default()), runner)
 }
 
 fn journal<S: Store>(store: &Arc<S>, number: u32) -> Journal {
@@ -270,6 +270,10 @@ impl Store for SlowStore {
         self.0.decide(run, call, decision)
     }
 
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
+        self.0.amend(run, call, decision)
+    }
+
     fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
         self.0.abort(run)
     }
@@ -361,28 +365,36 @@ async fn a_revoked_approval_for_the_run_does_not_come_back() {
          return [first, second, await wire('cleo')]";
     let rules =
         || ["bank.wire", "bank.pay"].map(|tool| Rule::new(format!("policy[{tool}]"), tool, Action::Ask)).to_vec();
-    let store = Arc::new(MemoryStore::default());
-    let (runs, bridge) = gateway_with(&store, &tools(), 1, Arc::new(LocalCaller), rules());
-    let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
-    approve_for_the_run(&runs, &run, &settled(&runs, &run).await).await;
-    let view = settled(&runs, &run).await;
-    assert_eq!(view.pending[0].tool, "pay", "{view:?}");
-    let remembered = bridge.remembered().list().unwrap();
-    assert_eq!(remembered.len(), 1, "{remembered:?}");
-    bridge.remembered().revoke(&remembered[0].id).unwrap();
+    for is_elsewhere in [false, true] {
+        let store = Arc::new(MemoryStore::default());
+        let (runs, runner) = gateway_with(&store, &tools(), 1, Arc::new(LocalCaller), rules());
+        let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        approve_for_the_run(&runs, &run, &settled(&runs, &run).await).await;
+        let view = settled(&runs, &run).await;
+        assert_eq!(view.pending[0].tool, "pay", "{view:?}");
+        let remembered = runner.bridge().remembered().list().unwrap();
+        assert_eq!(remembered.len(), 1, "{remembered:?}");
+        runner.forget_approval(&CallerScope::default(), &remembered[0].id).await.unwrap();
 
-    // The run goes on from its record.
-    decide(&runs, &run, &view, DecisionKind::Approve).await;
-    let view = settled(&runs, &run).await;
-    assert!(view.pending.iter().any(|call| call.arguments.0.get().contains("bob")), "it is asked about: {view:?}");
+        // The run goes on from its record, here or in a process that knows nothing of the rule.
+        let runs = if is_elsewhere {
+            runs.stop(Duration::from_secs(30)).await;
+            gateway_with(&store, &tools(), 2, Arc::new(LocalCaller), rules()).0
+        } else {
+            runs
+        };
+        decide(&runs, &run, &view, DecisionKind::Approve).await;
+        let view = settled(&runs, &run).await;
+        assert!(view.pending.iter().any(|call| call.arguments.0.get().contains("bob")), "it is asked about: {view:?}");
 
-    // A later approval holds.
-    approve_for_the_run(&runs, &run, &view).await;
-    let view = settled(&runs, &run).await;
-    assert_eq!(view.pending[0].tool, "pay", "{view:?}");
-    decide(&runs, &run, &view, DecisionKind::Approve).await;
-    let view = settled(&runs, &run).await;
-    assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "{view:?}");
+        // A later approval holds.
+        approve_for_the_run(&runs, &run, &view).await;
+        let view = settled(&runs, &run).await;
+        assert_eq!(view.pending[0].tool, "pay", "{view:?}");
+        decide(&runs, &run, &view, DecisionKind::Approve).await;
+        let view = settled(&runs, &run).await;
+        assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "{view:?}");
+    }
 }
 
 /// What waits for a caller is found, however many newer runs of others wait; one request looks at so many of them.

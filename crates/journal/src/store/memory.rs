@@ -192,6 +192,16 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
+        let mut runs = self.0.lock();
+        let Some(run) = runs.get_mut(run) else { return ready(Err(StoreError::NoSuchRun(run.to_owned()))) };
+        let decided = run.pending.iter_mut().find(|pending| pending.call == call && pending.decision.is_some());
+        if let Some(decided) = decided {
+            decided.decision = Some(decision);
+        }
+        ready(Ok(()))
+    }
+
     fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
         let mut runs = self.0.lock();
         let Some(run) = runs.get_mut(run) else { return ready(Err(StoreError::NoSuchRun(run.to_owned()))) };

@@ -275,6 +275,9 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a call. The first decision holds, and a paused run is due then.
     fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided>;
 
+    /// Writes the decision about a call anew. Nothing happens where there is none yet.
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()>;
+
     /// Asks for the end of a run: its owner hears of it, and a paused one is due. Nothing happens to one that has ended.
     fn abort(&self, run: &str) -> StoreFuture<'_, ()>;
 

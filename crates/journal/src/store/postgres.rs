@@ -406,6 +406,19 @@ impl Store for PostgresStore {
         })
     }
 
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
+        let run = run.to_owned();
+        boxed(async move {
+            self.exists(&run).await?;
+            let text =
+                "UPDATE toolgate_pending SET decision = $3 WHERE run = $1 AND call = $2 AND decision IS NOT NULL";
+            let call = i64::from(call);
+            self.within(async |client| client.execute(text, &[&run, &call, &decision]).await.map_err(|e| fault(&e)))
+                .await?;
+            Ok(())
+        })
+    }
+
     fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
         let run = run.to_owned();
         boxed(async move {

@@ -349,6 +349,19 @@ impl Store for SqliteStore {
         })
     }
 
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
+        let run = run.to_owned();
+        self.transact(move |transaction| {
+            if rows(transaction, "run = ?1", [&run])?.is_empty() {
+                return Err(StoreError::NoSuchRun(run));
+            }
+            let text =
+                "UPDATE toolgate_pending SET decision = ?3 WHERE run = ?1 AND call = ?2 AND decision IS NOT NULL";
+            transaction.execute(text, params![run, call, decision]).map_err(fault)?;
+            Ok(())
+        })
+    }
+
     fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
         let run = run.to_owned();
         self.transact(move |transaction| {

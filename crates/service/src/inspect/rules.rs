@@ -206,7 +206,7 @@ pub(crate) async fn forget(
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Refusal> {
-    match service.runner().bridge().forget_for(&caller.scope(), &id) {
+    match service.runner().forget_approval(&caller.scope(), &id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(RememberError::Unknown(_)) => {
             Err(Refusal::NoSuch(format!("no remembered rule is named {}", Shown::new(&id))))

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_journal::durable::{Decision as Kept, PendingCall};
-use toolgate_journal::store::RunStatus;
+use toolgate_journal::store::{RunStatus, StoreError};
 use toolgate_mcp::bounded_tree;
-use toolgate_wire::{CallId, Pattern, Target};
+use toolgate_wire::{CallId, CallerScope, Pattern, Target};
 
+use super::super::Runner;
 use super::view::{About, PendingView, question_of};
 use super::{DurableError, DurableRuns, Inner};
-use crate::approvals::{AskedCall, Remember};
+use crate::approvals::{AskedCall, Remember, RememberError, RememberedRule};
 use crate::bridge::check_answer;
 use crate::stage::has_marks;
 
@@ -158,7 +159,37 @@ impl DurableRuns {
     }
 }
 
+impl Runner {
+    /// Forgets an approval that stands for later calls of this caller, also where another process goes on with its run.
+    ///
+    /// # Errors
+    /// If this caller has none of that name, or the file or the run's store cannot be written.
+    pub async fn forget_approval(&self, scope: &CallerScope, id: &str) -> Result<(), RememberError> {
+        let gone = self.bridge.forget_for(scope, id)?;
+        match (&gone.run, self.durable.get()) {
+            (Some(run), Some(runs)) => Ok(runs.0.forget_decisions(run, &gone).await?),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Inner {
+    /// Takes from the decisions of a run that they hold for later calls, where this rule stood for them.
+    async fn forget_decisions(&self, run: &str, gone: &RememberedRule) -> Result<(), StoreError> {
+        for call in self.journal.pending(run).await? {
+            let decision: Option<CallDecision> =
+                call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
+            let Some((question, mut decision)) = question_of(&call).zip(decision) else { continue };
+            let Some((asked, Remember::Run(_))) = question.remembered(run, &decision) else { continue };
+            if asked.rule_key.unwrap_or_default() == gone.asked_by && asked.target.to_string() == gone.rule.tool {
+                decision.remember = None;
+                let text = serde_json::to_string(&decision).map_err(|error| StoreError::Damaged(error.to_string()))?;
+                self.journal.amend(run, call.call, &text).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
     fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
         let Some((call, remember)) = question.remembered(run, decision) else { return };
