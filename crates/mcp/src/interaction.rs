@@ -27,9 +27,12 @@ pub struct InteractiveClient {
     known: Option<KnownAnswers>,
 }
 
-/// Finds the answer to a question that was answered before; the question is given as `params` of `elicitation/create`.
+/// From the `params` of `elicitation/create` to its result.
+type FindAnswer = dyn Fn(&Value) -> Option<Value> + Send + Sync;
+
+/// Finds the answer to a question that was answered before.
 #[derive(Clone)]
-pub(crate) struct KnownAnswers(Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>);
+pub(crate) struct KnownAnswers(Arc<FindAnswer>);
 
 impl KnownAnswers {
     /// The result for the server, where there is one.
