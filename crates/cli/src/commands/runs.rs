@@ -61,7 +61,10 @@ impl RunStore {
 }
 
 fn with_store(servers: &Servers, work: impl AsyncFnOnce(&RunStore) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
-    let config = configuration(servers)?;
+    with_store_of(&configuration(servers)?, work)
+}
+
+fn with_store_of(config: &Checked, work: impl AsyncFnOnce(&RunStore) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let done = runtime.block_on(async {
         let settings = &config.settings.runs;
@@ -326,8 +329,9 @@ struct Made {
 }
 
 fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow::Result<Exit> {
+    // Read once: each reading runs the commands of `${cmd:…}`.
     let config = configuration(&args.servers)?;
-    with_store(&args.servers, async |store| {
+    with_store_of(&config, async |store| {
         let row = find(store, run).await?;
         let asked = store.journal.pending(&row.run).await?;
         if let Some(unknown) = calls.iter().find(|call| asked.iter().all(|known| known.call.0 != **call)) {
@@ -417,5 +421,27 @@ fn ago(unix_ms: u64) -> String {
         60..3600 => format!("{} min", seconds / 60),
         3600..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_runs_the_commands_of_the_configuration_once() {
+        let folder = tempfile::tempdir().expect("folder");
+        let (config, ran) = (folder.path().join("toolgate.json"), folder.path().join("ran"));
+        let command = format!("${{cmd:echo x >> '{}'; echo value}}", ran.display());
+        let content = json!({
+            "mcpServers": { "one": { "command": "true", "env": { "KEY": command } } },
+            "toolgate": { "secrets": { "commands": true }, "runs": { "store": folder.path().join("runs.db") } },
+        });
+        std::fs::write(&config, content.to_string()).expect("configuration");
+        let servers = Servers { config: Some(config), demo: false, require_trust: false };
+        let made = Made { decision: DecisionKind::Deny, arguments: None, reason: None, remember: None };
+        let decided = decide(&RunStoreArgs { servers, json: false }, "none", &[1], &made);
+        assert_eq!(decided.err().map(|error| error.to_string()).as_deref(), Some("there is no run none"));
+        assert_eq!(std::fs::read_to_string(ran).expect("it ran"), "x\n");
     }
 }
