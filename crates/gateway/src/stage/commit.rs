@@ -53,7 +53,7 @@ struct CommitState {
     values: Values,
     /// The memory that these take.
     value_bytes: usize,
-    /// Calls that a person has approved, by a line or alone, with the rule that asked.
+    /// Calls that a person has approved, by a line or alone, with the key of the rule that asked.
     approved: HashMap<u64, Option<String>>,
     decisions: HashMap<u32, CallDecision>,
 }
@@ -175,7 +175,7 @@ pub(crate) struct CommitApprover {
 impl Approver for CommitApprover {
     fn ask(&self, call: AskedCall) -> VerdictFuture<'_> {
         // Approved under the rule that asks now: another one has its own approvers.
-        let is_approved = self.commit.state.lock().approved.get(&call.call_id) == Some(&call.rule);
+        let is_approved = self.commit.state.lock().approved.get(&call.call_id) == Some(&call.rule_key);
         if call.form.is_none() && is_approved {
             return Box::pin(std::future::ready(Verdict::Approve { arguments: None }));
         }
@@ -220,9 +220,11 @@ impl CommitHost {
     /// Sends a write that is approved, or asks about it.
     async fn write(self, mut call: HostCall, foretold: Foretold) -> Result<String, HostError> {
         let assigned = self.commit.assign(call.id, &foretold.target, &call.args);
-        let rule = match assigned {
-            Assigned { line: Some(line), is_equal: true } => self.commit.line(line).and_then(|line| line.rule.clone()),
-            Assigned { .. } => foretold.decision.rule.as_ref().map(|rule| rule.id.clone()),
+        let rule_key = match assigned {
+            Assigned { line: Some(line), is_equal: true } => {
+                self.commit.line(line).and_then(|line| line.rule_key.clone())
+            }
+            Assigned { .. } => foretold.decision.rule.as_ref().map(|rule| rule.key()),
         };
         let permitted = match assigned {
             Assigned { line: Some(line), is_equal: true } => self.reviewed(&call, line, &foretold),
@@ -231,7 +233,7 @@ impl CommitHost {
         if let Some(edited) = permitted? {
             call.args = edited;
         }
-        self.commit.state.lock().approved.insert(u64::from(call.id.0), rule);
+        self.commit.state.lock().approved.insert(u64::from(call.id.0), rule_key);
         let id = call.id;
         let answer = self.real.call(call).await;
         if let Ok(text) = &answer {
