@@ -71,7 +71,7 @@ pub struct PendingView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// What that rule is about: its name is a place in the list, which another rule may have later. Kept with the question
-    /// ([`PendingView::stored`]), and not shown: it has the rule's condition.
+    /// (`PendingView::stored`), and not shown: it has the rule's condition.
     #[serde(default, skip_serializing)]
     pub rule_key: Option<String>,
     /// Who may decide: patterns over the names of callers; everyone who may decide at all when empty.
