@@ -332,7 +332,8 @@ impl DurableSummary {
             self.right += 1;
         } else {
             self.lost += differing;
-            self.mistakes.push(format!("run {number}: it tells of {told:?}, and {made:?} were made"));
+            self.mistakes
+                .push(format!("run {number}: the report lists the calls {told:?}, the server counted {made:?}"));
         }
     }
 }

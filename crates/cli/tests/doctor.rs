@@ -86,7 +86,7 @@ fn processes_that_are_to_be_used_again_are_tried() {
     let said = diagnosis["reuse"].as_str().expect("a sentence");
     let works = said == "a process is put back and used again for runs of the same caller";
     assert!(works || said.contains("so every run gets a fresh one"), "{said}");
-    assert_eq!(doctor(&[]).1["reuse"], Value::Null, "nobody asked for it");
+    assert_eq!(doctor(&[]).1["reuse"], Value::Null, "reuse is not configured");
     // Without seccomp nothing runs, so nothing can be used again.
     let (_, diagnosis) = doctor(&["--config", config, "--without", "seccomp"]);
     assert!(diagnosis["reuse"].as_str().is_some_and(|said| said.contains("cannot be put back here")), "{diagnosis:#}");

@@ -163,7 +163,7 @@ impl Journal {
     /// Everything that is known of a run.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    /// If the store has no such run, or its row cannot be read.
     pub async fn load(&self, run: &str) -> Result<Record, StoreError> {
         let rows = self.0.store.read(run).await?;
         self.0.open(run, 0, &rows)
@@ -181,7 +181,7 @@ impl Journal {
     /// The header of a run, without the rest.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    /// If the store has no such run, or its row cannot be read.
     pub async fn header(&self, run: &str) -> Result<Record, StoreError> {
         self.entries(run, 0, 1).await
     }
@@ -198,7 +198,7 @@ impl Journal {
     /// Entries of a run from a number on, with their long texts.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    /// If the store has no such run, or its row cannot be read.
     pub async fn entries(&self, run: &str, from: u64, most: usize) -> Result<Record, StoreError> {
         self.entries_with_texts(run, from, most, usize::MAX).await
     }
@@ -206,7 +206,7 @@ impl Journal {
     /// The same with so many bytes of each long text only: for what is shown, however much was recorded.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    /// If the store has no such run, or its row cannot be read.
     pub async fn beginnings(&self, run: &str, from: u64, most: usize, text_bytes: usize) -> Result<Record, StoreError> {
         self.entries_with_texts(run, from, most, text_bytes).await
     }

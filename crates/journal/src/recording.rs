@@ -362,10 +362,10 @@ impl Recorder for MemoryRecorder {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn facts() -> RunFacts {
+    pub(crate) fn facts() -> RunFacts {
         RunFacts {
             run: "run_1".into(),
             profile: Profile::Chain,

@@ -406,6 +406,7 @@ mod tests {
     use toolgate_wire::{CallId, FromWorker, Profile};
 
     use super::*;
+    use crate::recording::tests::facts;
     use crate::recording::{Recording, RunFacts};
 
     const PASSWORD: &str = "hunter2-Ünïc0de";
@@ -507,14 +508,7 @@ mod tests {
 
     #[test]
     fn a_record_of_many_secrets_has_none_of_them_left() {
-        let facts = RunFacts {
-            run: "r".into(),
-            profile: Profile::Chain,
-            code: "return 1".into(),
-            caller: String::new(),
-            request: None,
-        };
-        let recording = Recording::new(facts);
+        let recording = Recording::new(facts());
         // Names within names, forms within forms, secrets within secrets.
         let deep = (0..100).fold(
             serde_json::json!("deep-secret"),

@@ -253,19 +253,13 @@ fn recorded_failure(report: &str) -> Failure {
 mod tests {
     use super::*;
     use crate::entry::Entry;
-    use crate::recording::{Recording, RunFacts};
-    use toolgate_wire::{FromWorker, Profile, frame::Stream};
+    use crate::recording::Recording;
+    use crate::recording::tests::facts;
+    use toolgate_wire::{FromWorker, frame::Stream};
 
     #[test]
     fn a_record_that_names_one_long_text_too_often_is_refused() {
-        let facts = RunFacts {
-            run: "r".into(),
-            profile: Profile::Chain,
-            code: "return 1".into(),
-            caller: String::new(),
-            request: None,
-        };
-        let recording = Recording::new(facts);
+        let recording = Recording::new(facts());
         recording.said(&FromWorker::Log { stream: Stream::Stdout, text: "x".repeat(1 << 20) }, false);
         let mut record = recording.take();
         let line: Entry = record.entries.last().expect("a line").clone();

@@ -71,7 +71,7 @@ impl BackendState {
         }
     }
 
-    /// One line in the log for whoever runs this. What the server wrote to its standard error is not in it: it may hold secrets.
+    /// Writes one log line for the operator, without the server's standard error, which may hold secrets.
     pub(super) fn log(&self, backend: &str) {
         let shown = |text: &str| one_line(text, MAX_LOGGED_REASON);
         match self {

@@ -58,7 +58,7 @@ pub(crate) use server_questions::check_answer;
 pub use toolgate_wire::Access;
 use toolgate_wire::{CallRate, CallState, Target};
 
-use crate::approvals::{AskedCall, Remember, RememberError, RememberedRule, RememberedRules};
+use crate::approvals::{Approver, AskedCall, Remember, RememberError, RememberedRule, RememberedRules};
 
 /// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
 pub(crate) const REJECTED: &str = "REJECTED";
@@ -196,10 +196,13 @@ impl Bridge {
         arguments: Map<String, Value>,
         asked: RequestContext,
     ) -> Result<Answer, HostError> {
-        let answer = self.decide_and_send(backend, tool, arguments, asked.clone()).await;
+        let (approver, call) = (asked.approver.clone(), asked.call_id);
+        let answer = self.decide_and_send(backend, tool, arguments, asked).await;
         answer.map_err(|error| match error.state {
             // What the attempt did in which the server asked is not known.
-            CallState::NotSent if was_sent_before(&asked) => HostError { state: CallState::Unknown, ..error },
+            CallState::NotSent if was_sent_before(approver.as_ref(), call) => {
+                HostError { state: CallState::Unknown, ..error }
+            }
             _ => error,
         })
     }
@@ -230,7 +233,8 @@ impl Bridge {
             Ok(answer) => self.tell(backend, tool, answer),
             // Looking for a login again and again must not use up what a rule grants.
             Err(error)
-                if error.state == CallState::NotSent && (error.code == NEEDS_LOGIN || !was_sent_before(&asked)) =>
+                if error.state == CallState::NotSent
+                    && (error.code == NEEDS_LOGIN || !was_sent_before(asked.approver.as_ref(), asked.call_id)) =>
             {
                 self.policy.take_back(&subject, &decision, &asked);
             }
@@ -323,8 +327,8 @@ impl Bridge {
 }
 
 /// Whether an attempt of this call was sent: one in which its server asked something.
-fn was_sent_before(asked: &RequestContext) -> bool {
-    asked.approver.as_ref().is_some_and(|approver| !approver.asked_forms(asked.call_id).is_empty())
+fn was_sent_before(approver: Option<&Arc<dyn Approver>>, call_id: u64) -> bool {
+    approver.is_some_and(|approver| !approver.asked_forms(call_id).is_empty())
 }
 
 fn too_many_calls(rate: CallRate, wait: Duration) -> HostError {

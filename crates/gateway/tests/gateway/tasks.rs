@@ -149,7 +149,7 @@ async fn a_task_asks_a_person_by_forms() {
     world.gateway.shut_down().await;
 }
 
-/// A client asks for a task as soon as it hears of it, so it hears of it when the run is in the store.
+/// A client may ask for a task as soon as it has its id, so the id is sent after the run is stored.
 #[tokio::test]
 async fn a_task_is_told_of_when_its_run_is_kept() {
     let folder = Arc::new(tempfile::tempdir().unwrap());

@@ -219,7 +219,7 @@ async fn a_fork_has_what_the_token_of_now_grants() {
         assert_eq!(report["value"], json!([1, expected]), "{report}");
     }
     let other = CallerScope { name: "oauth:bob".into(), ..CallerScope::default() };
-    assert!(runs.fork(&run, Some(&other), 1).await.is_err(), "a run of somebody else");
+    assert!(runs.fork(&run, Some(&other), 1).await.is_err(), "a run of another caller");
 }
 
 /// A store whose writes take longer than a program has to be silent before its run is paused.
@@ -302,7 +302,7 @@ async fn a_decided_call_is_made_however_slow_the_store_is() {
     }
 }
 
-/// An approval for the other calls of a run is kept in memory: whoever goes on with the run reads it from its decisions.
+/// An approval for the other calls of a run is kept in memory: the process that resumes the run reads it from the stored decisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_approval_for_the_run_holds_in_the_process_that_goes_on_with_it() {
     let code = "const all = []; for (const to of ['ann', 'bob', 'cleo']) all.push((await bank.wire({ to })).wired); return all";

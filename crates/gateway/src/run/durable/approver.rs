@@ -459,7 +459,7 @@ mod tests {
         let (questions, wake) = approver.questions();
         run.pause(&questions, wake).await.expect("paused");
         let due = journal(&store, "two").take_over(None).await.expect("a store");
-        assert!(due.is_some(), "whoever goes on with the run makes the call");
+        assert!(due.is_some(), "the process that resumes the run makes the call");
         waiting.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }

@@ -177,10 +177,7 @@ impl Inner {
     /// Takes from the decisions of a run that they hold for later calls, where this rule stood for them.
     async fn forget_decisions(&self, run: &str, gone: &RememberedRule) -> Result<(), StoreError> {
         for call in self.journal.pending(run).await? {
-            let decision: Option<CallDecision> =
-                call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
-            let Some((question, mut decision)) = question_of(&call).zip(decision) else { continue };
-            let Some((asked, Remember::Run(_))) = question.remembered(run, &decision) else { continue };
+            let Some(RunApproval { asked, mut decision, .. }) = RunApproval::of(run, &call) else { continue };
             if asked.rule_key.unwrap_or_default() == gone.asked_by && asked.target.to_string() == gone.rule.tool {
                 decision.remember = None;
                 let text = serde_json::to_string(&decision).map_err(|error| StoreError::Damaged(error.to_string()))?;
@@ -192,8 +189,13 @@ impl Inner {
 
     /// Remembers an approval for later calls where the person wants that. The approval holds in any case.
     fn remember(&self, run: &str, caller: &str, question: &PendingView, decision: &CallDecision) {
-        let Some((call, remember)) = question.remembered(run, decision) else { return };
-        if let Err(error) = self.runner.bridge.remember(caller, &call, &remember) {
+        if let Some((asked, remember)) = question.remembered(run, decision) {
+            self.remember_call(run, caller, &asked, &remember);
+        }
+    }
+
+    fn remember_call(&self, run: &str, caller: &str, asked: &AskedCall, remember: &Remember) {
+        if let Err(error) = self.runner.bridge.remember(caller, asked, remember) {
             tracing::warn!(run, %error, "an approval is not remembered");
         }
     }
@@ -201,15 +203,26 @@ impl Inner {
     /// Remembers approvals for the other calls of a run again: they are kept in memory, and were given before this process had
     /// the run, or at the command line.
     pub(super) fn remember_again(&self, run: &str, caller: &str, asked: &[PendingCall]) {
-        for call in asked {
-            let decision: Option<CallDecision> =
-                call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
-            let Some((question, decision)) = question_of(call).zip(decision) else { continue };
-            let Some((asked, Remember::Run(_))) = question.remembered(run, &decision) else { continue };
+        for RunApproval { asked, remember, decision } in asked.iter().filter_map(|call| RunApproval::of(run, call)) {
             if !self.runner.bridge.remembered().is_revoked(run, &asked, decision.at) {
-                self.remember(run, caller, &question, &decision);
+                self.remember_call(run, caller, &asked, &remember);
             }
         }
+    }
+}
+
+/// A stored decision that also holds for the other calls of its run.
+struct RunApproval {
+    asked: AskedCall,
+    remember: Remember,
+    decision: CallDecision,
+}
+
+impl RunApproval {
+    fn of(run: &str, call: &PendingCall) -> Option<Self> {
+        let decision: CallDecision = serde_json::from_str(call.decision.as_deref()?).ok()?;
+        let (asked, remember) = question_of(call)?.remembered(run, &decision)?;
+        matches!(remember, Remember::Run(_)).then_some(RunApproval { asked, remember, decision })
     }
 }
 

@@ -82,7 +82,7 @@ mod tests {
         for waiting in [&mut first, &mut second] {
             assert_eq!(waiting.report().await.map(|report| report.id).as_deref(), Some("run"));
         }
-        // What is dropped later takes nobody away who waits for the next end.
+        // Dropping an earlier receiver does not remove a later one of the same run.
         let mut third = ends.next_of("run");
         drop((first, second));
         ends.tell(&report);
