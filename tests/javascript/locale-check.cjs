@@ -79,6 +79,8 @@ for (const tag of Object.keys(data.locales)) for (const time of DATES) for (cons
     check(what, () => locale.date(time, tag, options, required, defaults), () => date[method](tag, options));
     if (required === "any") {
       check(`Intl ${what}`, () => new locale.Intl.DateTimeFormat(tag, options).format(date), () => new Intl.DateTimeFormat(tag, options).format(date));
+      const parts = (all) => JSON.stringify(all.formatToParts(date));
+      check(`parts ${what}`, () => parts(new locale.Intl.DateTimeFormat(tag, options)), () => parts(new Intl.DateTimeFormat(tag, options)));
     }
   }
 }

@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { loginServer } from "./login-server.mjs";
 import { policy, story } from "./story.mjs";
 
 const { CHROMIUM, PLAYWRIGHT, SCREENSHOTS, TOOLGATE } = process.env;
@@ -24,7 +25,7 @@ const hash = (key) => `sha256:${createHash("sha256").update(key).digest("hex")}`
 const config = {
   mcpServers: {
     demo: { command: TOOLGATE, args: ["demo"] },
-    hostile: { command: process.execPath, args: [join(here, "hostile-server.mjs")] },
+    hostile: { command: process.execPath, args: [join(here, "hostile-server.mjs"), join(home, "changed")] },
     booking: { command: process.execPath, args: [join(here, "asking-server.mjs")] },
     broken: { command: join(home, "no-such-program") },
     unset: { command: "x", env: { KEY: "${TOOLGATE_PAGE_TEST_UNSET}" } },
@@ -220,6 +221,15 @@ async function main() {
     await row("broken").getByRole("button", { name: "Restart" }).waitFor();
     await row("unset").getByText("TOOLGATE_PAGE_TEST_UNSET").first().waitFor();
     await row("broken").getByRole("button", { name: "Restart" }).click();
+    await unharmed();
+  });
+
+  await rule("a tool that changes what it says is shown", async () => {
+    writeFileSync(join(home, "changed"), "");
+    const { status } = await ask(base, "POST", "/v1/backends/hostile/restart", { headers: ops });
+    assert.equal(status, 202);
+    const row = page.getByRole("row").filter({ hasText: "hostile" });
+    await row.getByText("markup changed its description").first().waitFor();
     await unharmed();
   });
 
@@ -500,7 +510,56 @@ async function main() {
     await local.getByText("this machine").waitFor({ timeout: PATIENCE });
     await local.context().close();
   });
+  await loginRule(rule, browser);
   await browser.close();
+}
+
+/** A server behind OAuth: its login is begun on the page, and what waits for it goes on. */
+async function loginRule(rule, browser) {
+  await rule("Overview and Pending begin a login, and the call that waits for it goes on", async () => {
+    const server = await loginServer();
+    const file = join(home, "login.json");
+    writeFileSync(file, JSON.stringify({ mcpServers: { locked: { url: server.url } } }));
+    const { found } = await start(
+      ["ui", "--config", file, "--no-open"],
+      /^(http:\/\/127\.0\.0\.1:\d+\/#link=[0-9a-f]+)$/,
+    );
+    const context = await browser.newContext();
+    context.setDefaultTimeout(PATIENCE);
+    const page = await context.newPage();
+    await page.goto(found[1]);
+    const row = page.getByRole("row", { name: /locked/ });
+    await row.getByText("needs login").waitFor();
+    assert.equal(await row.locator(".warn").innerText(), "needs login");
+    await row.getByRole("button", { name: "Log in" }).waitFor();
+    // A login that is not finished in time takes its link with it.
+    const late = { url: `${server.url}/late`, issuer: "late", expiresInSeconds: 2 };
+    await page.route("**/v1/backends/locked/login", (route) => route.fulfill({ status: 201, json: late }));
+    const closed = context.waitForEvent("page");
+    await row.getByRole("button", { name: "Log in" }).click();
+    await (await closed).close();
+    await row.getByRole("link", { name: "Open the login page" }).waitFor({ state: "detached" });
+    await page.unroute("**/v1/backends/locked/login");
+    const begun = await page.evaluate(async () => {
+      const headers = {
+        "content-type": "application/json",
+        "x-toolgate-csrf": localStorage.getItem("toolgate-csrf") ?? "",
+      };
+      const body = JSON.stringify({ code: "return await locked.read({})" });
+      return (await fetch("/v1/runs", { method: "POST", headers, body })).status;
+    });
+    assert.ok(begun >= 200 && begun < 300, `a durable run: ${begun}`);
+    await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Pending", exact: true }).click();
+    await page.getByText("The call goes on by itself after a login.").waitFor();
+    const opened = context.waitForEvent("page");
+    await page.getByRole("button", { name: "Log in" }).click();
+    await (await opened).getByText("Toolgate has received the answer").waitFor();
+    await page.getByText("Nothing waits for a decision.").waitFor();
+    await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Overview", exact: true }).click();
+    await row.getByText("ready", { exact: true }).waitFor();
+    await context.close();
+    server.close();
+  });
 }
 
 /** The view of pending calls against the documented form of `/v1/pending`, with hostile texts. */

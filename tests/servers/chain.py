@@ -68,6 +68,9 @@ WRONG = {
     "time": ("const z = 'UTC'; return time.convert_time({ source_timezone: z, time: '12:00', target_tz: z })", "target_timezone"),
 }
 
+# The document with the same in words: a program for each server, and what a run of it prints.
+TRANSCRIPTS = pathlib.Path(__file__).parents[2] / "docs/TYPES.md"
+
 # What a program can catch, of three servers in two languages.
 FAILURES = """
 const failures = await Promise.allSettled([
@@ -262,6 +265,35 @@ def wrong_programs(checks, toolgate, config, environment, folder):
         checks.check(f"a wrong program over {server} writes nothing", refused and not written.exists(), ran.stdout)
 
 
+def with_time_for_types(config):
+    """The configuration for a busy machine, where the checker takes longer to start than a run waits by default."""
+    settings = json.loads(config.read_text())
+    settings["toolgate"]["limits"] = {"type_check": "20s"}
+    patient = config.with_name("types.json")
+    patient.write_text(json.dumps(settings))
+    return patient
+
+
+def block(section, language):
+    return section.split(f"```{language}\n", 1)[1].split("```", 1)[0]
+
+
+def transcripts(checks, toolgate, config, environment, folder):
+    """The programs of the document print what it says, and write nothing. Its folders are others."""
+    text = TRANSCRIPTS.read_text()
+    before = {path: path.read_bytes() for path in (folder / "files").rglob("*") if path.is_file()}
+    for server in WRONG:
+        section = text.split(f"\n## {server}\n", 1)[1]
+        program = block(section, "ts").replace("/tmp/five/repo", str(folder / "repository"))
+        (folder / f"{server}.ts").write_text(program.replace("/tmp/five", str(folder / "files")))
+        command = [toolgate, "run", f"{server}.ts", "--config", config]
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+        printed = (ran.stdout + ran.stderr).strip()
+        checks.check(f"the transcript over {server} is what a run prints", printed == block(section, "text").strip(), printed)
+    after = {path: path.read_bytes() for path in (folder / "files").rglob("*") if path.is_file()}
+    checks.check("and nothing is written", before == after, str(after))
+
+
 def main(toolgate, node, tools, compiler):
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
@@ -270,7 +302,9 @@ def main(toolgate, node, tools, compiler):
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
         config = configuration(folder, node, pathlib.Path(tools))
         list_is_right(checks, toolgate, config, environment)
-        wrong_programs(checks, toolgate, config, {**environment, "TOOLGATE_TSC": compiler}, folder)
+        with_types = {**environment, "TOOLGATE_TSC": compiler}
+        wrong_programs(checks, toolgate, with_time_for_types(config), with_types, folder)
+        transcripts(checks, toolgate, with_time_for_types(config), with_types, folder)
 
         agent = Agent([toolgate, "serve", "--config", config], environment)
         legacy_agent(checks, agent, folder)

@@ -5,7 +5,10 @@
 // Every sandbox gets what the row gives to Toolgate: a fresh global object for each run, a host function that takes and gives
 // JSON, data that crosses as text. Every answer is checked.
 
-const RUNS = { default: 200, "data-10000": 60, "data-100000": 12, nbody: 8 };
+const { readFileSync } = require("node:fs");
+const { join } = require("node:path");
+
+const RUNS = { default: 200, "data-10000": 60, "data-100000": 12, nbody: 8, natural: 12 };
 const REST_MS = 3;
 const TEXT = 1000;
 const RECORD = JSON.stringify({ id: 1, text: "x".repeat(TEXT) });
@@ -57,6 +60,60 @@ function customers(records) {
     if (risk > 90) names.push(name);
   }
   return { data: `[${lines.join(",")}]`, expected: JSON.stringify(names) };
+}
+
+/** The programs of the rows `natural-*`, by name, as the bench has them: `natural!("filter", FILTER, …)` and its `code`. */
+function naturalPrograms() {
+  const source = (file) => readFileSync(join(__dirname, "../../crates/bench/src", file), "utf8");
+  const codes = new Map();
+  const constant = /const (\w+): Program =\s+Program \{\s*code: (?:r#"([^]*?)"#|r?"([^]*?)"),\s*expected/g;
+  for (const [, name, hashed, quoted] of source("natural.rs").matchAll(constant)) codes.set(name, hashed ?? quoted);
+  const programs = {};
+  for (const [, row, name] of source("workloads.rs").matchAll(/^ {4}natural!\("([\w-]+)", (\w+),/gm)) {
+    if (!codes.has(name)) throw new Error(`there is no program ${name}`);
+    programs[`natural-${row}`] = codes.get(name);
+  }
+  return programs;
+}
+
+/** The records of the rows `natural-*`. */
+function people(records) {
+  const PLACES = [
+    ["Berlin", "DE"],
+    ["Paris", "FR"],
+    ["Roma", "IT"],
+    ["Madrid", "ES"],
+    ["Wien", "AT"],
+  ];
+  const WORDS = ["late", "order", "paid", "refund", "call", "again", "open", "invoice"];
+  const digits = (number, length) => String(number).padStart(length, "0");
+  return Array.from({ length: records }, (_, id) => {
+    const number = Math.imul(id, 2654435761) >>> 7;
+    const [city, country] = PLACES[number % 5];
+    const word = (shift) => WORDS[(number >>> shift) % WORDS.length];
+    return {
+      id,
+      name: `Customer ${digits(id, 6)}`,
+      email: `user${id}@example.com`,
+      city,
+      country,
+      amount: (number % 40000) / 4,
+      risk: number % 100,
+      active: number % 3 === 0,
+      created: `2025-${digits((number % 12) + 1, 2)}-${digits((number % 28) + 1, 2)}T10:00:00Z`,
+      tags: [`a${number % 7}`, `b${number % 11}`, "c"],
+      address: { street: `Street ${number % 200}`, zip: digits(number % 90000, 5) },
+      note: `${word(0)} ${word(3)} ${word(6)} ${word(9)}`,
+      source: "imported from the old system",
+    };
+  });
+}
+
+/** A program over records; the answer is what it gives without any sandbox. */
+function natural(program) {
+  const data = JSON.stringify(people(10000));
+  const code = `return (${program})(JSON.parse(__data))`;
+  return { data, code, expected: JSON.stringify(new Function("__data", code)(data)), ahead: false };
 }
 
 /** Runs in a new context of the same interpreter: no limit of memory, no process of its own. */
@@ -170,15 +227,20 @@ async function main() {
   const kinds = { vm: vmSandbox, "isolated-vm": isolateSandbox };
   if (!Object.hasOwn(kinds, kind ?? "")) throw new Error("say which sandbox: vm or isolated-vm");
   const sandbox = kinds[kind]();
+  const programs = naturalPrograms();
   for (const name of rows.length > 0 ? rows : Object.keys(ROWS)) {
     if (name === "throughput") {
       print(name, await throughput(sandbox), "per_s");
       continue;
     }
-    if (!Object.hasOwn(ROWS, name))
-      throw new Error(`there is no row ${name}; there are ${Object.keys(ROWS).join(", ")} and throughput`);
-    const row = { ...ROWS[name], ...(ROWS[name].records === undefined ? {} : customers(ROWS[name].records)) };
-    const runs = RUNS[name] ?? RUNS.default;
+    const isNatural = Object.hasOwn(programs, name);
+    if (!isNatural && !Object.hasOwn(ROWS, name))
+      throw new Error(
+        `there is no row ${name}; there are ${Object.keys({ ...ROWS, ...programs }).join(", ")} and throughput`,
+      );
+    const given = ROWS[name]?.records === undefined ? {} : customers(ROWS[name].records);
+    const row = isNatural ? natural(programs[name]) : { ...ROWS[name], ...given };
+    const runs = isNatural ? RUNS.natural : (RUNS[name] ?? RUNS.default);
     const values = [];
     for (let n = 0; n < runs * 1.1; n++) {
       const took = await sample(sandbox, row);

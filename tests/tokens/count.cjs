@@ -14,14 +14,16 @@ const share = counted.auto / counted.pretty;
 console.log("50 records:", JSON.stringify(counted), `auto is ${(100 * share).toFixed(1)}% of pretty`);
 const rows = median(hits.map((answer) => tokens(answer.rows)));
 const lines = hits.map((answer) => tokens(answer.lines));
+const learned = hits.map((answer) => tokens(answer.learned));
 console.log(`10 hits, median of ${hits.length} searches: rows ${rows}, lines ${median(lines)}, at most ${Math.max(...lines)}`);
+console.log(`the same with learned results: lines ${median(learned)}, at most ${Math.max(...learned)}`);
 let wordy = false;
 for (const [name, text] of Object.entries(gateway)) {
   const [count, limit] = [tokens(text), LIMITS[name.split(":")[0]]];
   console.log(`${name}: ${count}${limit ? `, at most ${limit}` : ""}`);
   wordy ||= count === 0 || count > limit;
 }
-if (share > 0.55 || median(lines) > 900 || wordy) {
+if (share > 0.55 || Math.max(...lines, ...learned) > 900 || wordy) {
   console.error("more tokens than wanted");
   process.exit(1);
 }

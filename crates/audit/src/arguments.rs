@@ -45,19 +45,19 @@ pub fn digest(text: &str) -> String {
 pub fn redacted(arguments: &str) -> Value {
     let room = Cell::new(MAX_CHARS);
     let mut reader = serde_json::Deserializer::from_str(arguments);
-    let told = Told { room: &room, depth: MAX_DEPTH }.deserialize(&mut reader);
+    let told = BoundedValue { room: &room, depth: MAX_DEPTH }.deserialize(&mut reader);
     told.ok().filter(|_| reader.end().is_ok()).unwrap_or_default()
 }
 
 /// Reads a value as it is told: with so many levels, and as long as there is room.
 #[derive(Clone, Copy)]
-struct Told<'r> {
+struct BoundedValue<'r> {
     /// Characters that may still be told.
     room: &'r Cell<usize>,
     depth: usize,
 }
 
-impl Told<'_> {
+impl BoundedValue<'_> {
     fn cut() -> Value {
         Value::String("…".to_owned())
     }
@@ -82,11 +82,11 @@ impl Told<'_> {
     }
 
     fn inner(self) -> Self {
-        Told { depth: self.depth - 1, ..self }
+        BoundedValue { depth: self.depth - 1, ..self }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Told<'_> {
+impl<'de> DeserializeSeed<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -94,7 +94,7 @@ impl<'de> DeserializeSeed<'de> for Told<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Told<'_> {
+impl<'de> Visitor<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for Told<'_> {
             }
         }
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(if self.depth == 0 { Told::cut() } else { Value::Array(told) })
+        Ok(if self.depth == 0 { BoundedValue::cut() } else { Value::Array(told) })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
@@ -144,14 +144,14 @@ impl<'de> Visitor<'de> for Told<'_> {
             self.spend(name.chars().take(MAX_TEXT_CHARS).count());
             let value = if is_secret(&name) {
                 fields.next_value::<IgnoredAny>()?;
-                Told::cut()
+                BoundedValue::cut()
             } else {
                 fields.next_value_seed(self.inner())?
             };
             told.insert(clip(&name), value);
         }
         while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(if self.depth == 0 { Told::cut() } else { Value::Object(told) })
+        Ok(if self.depth == 0 { BoundedValue::cut() } else { Value::Object(told) })
     }
 }
 

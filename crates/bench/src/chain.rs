@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use serde_json::{Map, Value, json};
+use toolgate_bridge::{Answer, Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::{BackendState, Catalog, CatalogHandle, Listing, Tool};
 use toolgate_engine::Engine;
-use toolgate_gateway::bridge::{Answer, Bridge, Provider, ProviderFuture, RequestContext};
-use toolgate_gateway::run::{FixedEnvironment, Route, RunRequest, Runner};
 use toolgate_output::{OutputSettings, shape};
+use toolgate_run::{FixedEnvironment, Route, RunRequest, Runner};
 use toolgate_wire::Profile;
 
 use super::meter::{Meter, Samples, micros};

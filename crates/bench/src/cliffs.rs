@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use toolgate_engine::host::HeldBytes;
+use toolgate_engine::wire::CallId;
 use toolgate_engine::{Engine, EngineWithRuntime, Host, HostCall, HostFuture, Request};
 use toolgate_wire::Profile;
 
@@ -40,6 +42,10 @@ impl Host for LargeReply {
 
     fn functions(&self) -> Vec<String> {
         vec!["records".into()]
+    }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
     }
 }
 

@@ -6,9 +6,10 @@ use toolgate_engine::{ComputeOptions, Engine, EngineChoice};
 use toolgate_wire::LimitRequest;
 
 use super::meter::{Meter, Samples, timed};
+use super::v8::with_v8;
 use toolgate_engine::EngineWithRuntime;
 
-const CODE: &str = "(data) => data.filter(d => d.risk > 90).map(d => d.name)";
+pub(super) const CODE: &str = "(data) => data.filter(d => d.risk > 90).map(d => d.name)";
 
 pub(super) fn measure(meter: &Meter, records: u32) -> anyhow::Result<Samples> {
     let (data, names) = customers(records);
@@ -28,7 +29,7 @@ pub(super) fn measure(meter: &Meter, records: u32) -> anyhow::Result<Samples> {
 pub(super) fn auto_to_quickjs(meter: &Meter) -> anyhow::Result<Samples> {
     let (data, names) = customers(100_000);
     let expected = serde_json::to_string(&names)?;
-    let started = EngineWithRuntime::start(Engine::builder())?;
+    let started = with_v8()?;
     let timed = |engine| {
         let (data, engine) = (data.clone(), Some(engine));
         let options = ComputeOptions { engine, ..ComputeOptions::default() };

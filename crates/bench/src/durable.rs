@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_engine::host::Target;
+use toolgate_engine::host::{HeldBytes, Target};
+use toolgate_engine::wire::CallId;
 use toolgate_engine::{Engine, EngineWithRuntime, Host, HostCall, HostFuture, Request};
 use toolgate_journal::durable::{Began, DurableRun, Journal};
 use toolgate_journal::recording::RunFacts;
@@ -33,6 +34,10 @@ impl Host for Reading {
 
     fn is_read_only(&self, _: &Target) -> bool {
         true
+    }
+
+    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+        self.0.take_held(id)
     }
 }
 

@@ -15,9 +15,6 @@ use toolgate_gateway::runtime::prefill_cache;
 
 use super::meter::{Meter, Samples, micros};
 
-/// Tools in the cache.
-const TOOLS: usize = 1_000;
-
 /// One call through the gateway, less what the same call to the server itself takes right before it.
 pub(super) fn overhead(meter: &Meter) -> anyhow::Result<Samples> {
     let folder = Folder::new("call")?;
@@ -35,23 +32,23 @@ pub(super) fn overhead(meter: &Meter) -> anyhow::Result<Samples> {
     })
 }
 
-/// From the start of the process until a thousand tools of a server that is not up are listed.
-pub(super) fn from_cache(meter: &Meter) -> anyhow::Result<Samples> {
-    let (folder, config) = cached()?;
+/// From the start of the process until all tools of a server that is not up are listed.
+pub(super) fn from_cache(meter: &Meter, tools: usize) -> anyhow::Result<Samples> {
+    let (folder, config) = cached(tools)?;
     meter.sample(|| {
         let since = Instant::now();
         let mut gateway = Peer::start(&folder, &["serve", "--mode", "direct", "--config", &config])?;
-        gateway.list()?;
+        gateway.list(tools)?;
         Ok(micros(since.elapsed()))
     })
 }
 
-/// Resident memory of a gateway with a thousand tools that has been asked for them and stands idle.
-pub(super) fn idle_memory(meter: &Meter) -> anyhow::Result<Samples> {
-    let (folder, config) = cached()?;
+/// Resident memory of a gateway with so many tools that has been asked for them and stands idle.
+pub(super) fn idle_memory(meter: &Meter, tools: usize) -> anyhow::Result<Samples> {
+    let (folder, config) = cached(tools)?;
     meter.sample(|| {
         let mut gateway = Peer::start(&folder, &["serve", "--mode", "both", "--config", &config])?;
-        gateway.list()?;
+        gateway.list(tools)?;
         let search = json!({ "name": "search_tools", "arguments": { "task_description": "send mail" } });
         let _: IgnoredAny = gateway.ask("tools/call", &search)?;
         resident(gateway.child.id())
@@ -59,13 +56,13 @@ pub(super) fn idle_memory(meter: &Meter) -> anyhow::Result<Samples> {
 }
 
 /// A configuration whose one server never answers, and the tools it had the last time.
-fn cached() -> anyhow::Result<(Folder, String)> {
+fn cached(tools: usize) -> anyhow::Result<(Folder, String)> {
     let folder = Folder::new("cache")?;
     let config = folder.config(&json!({ "mute": { "command": "sleep", "args": ["600"] } }))?;
     let env = Env::new(Some(folder.0.clone()), folder.0.clone());
     let checked = toolgate_config::load(Path::new(&config), &env)
         .map_err(|problems| anyhow::anyhow!("the benchmark's own configuration is wrong: {problems:?}"))?;
-    prefill_cache(&checked, "mute", (0..TOOLS).map(tool).collect())?;
+    prefill_cache(&checked, "mute", (0..tools).map(tool).collect())?;
     Ok((folder, config))
 }
 
@@ -176,8 +173,8 @@ impl Peer {
         }
     }
 
-    /// Every page of the list of tools. The tools are counted, not read: what a client makes of them is its own time.
-    fn list(&mut self) -> anyhow::Result<()> {
+    /// Every page of the list of so many tools. The tools are counted, not read: what a client makes of them is its own time.
+    fn list(&mut self, tools: usize) -> anyhow::Result<()> {
         let (mut listed, mut cursor) = (0, None);
         loop {
             let params = cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor }));
@@ -185,7 +182,7 @@ impl Peer {
             listed += scope.tools.len();
             cursor = scope.next_cursor;
             if cursor.is_none() {
-                anyhow::ensure!(listed >= TOOLS, "only {listed} tools were listed");
+                anyhow::ensure!(listed >= tools, "only {listed} tools were listed");
                 return Ok(());
             }
         }

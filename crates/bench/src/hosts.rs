@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_engine::host::Question;
+use toolgate_engine::host::{HeldBytes, Question};
+use toolgate_engine::wire::CallId;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
 /// One function, `record`, that answers at once with a kilobyte.
@@ -27,6 +28,10 @@ impl Host for Records {
 
     fn functions(&self) -> Vec<String> {
         vec!["record".into()]
+    }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
     }
 }
 
@@ -64,5 +69,9 @@ impl Host for ManyTools {
 
     fn has_tools(&self) -> bool {
         true
+    }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
     }
 }

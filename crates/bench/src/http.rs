@@ -9,17 +9,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use tokio::runtime::Runtime;
+use toolgate_bridge::Bridge;
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
-use toolgate_engine::Engine;
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::run::{FixedEnvironment, Runner};
+use toolgate_engine::{Engine, EngineBuilder};
+use toolgate_run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
 };
 
+use super::latency::reusing_engine;
 use super::meter::{Meter, Samples, micros};
 
 const CONNECTIONS: u32 = 16;
@@ -27,10 +28,23 @@ const CONNECTIONS: u32 = 16;
 const BATCHES: u32 = 10;
 const BODY: &str = r#"{"code":"return 1+1"}"#;
 const EXPECTED: &str = r#""ok":true,"value":2,"#;
+const REWOUND: &str = r#""rewound":true"#;
 
 /// Requests a second.
 pub(super) fn rate(meter: &Meter) -> anyhow::Result<Samples> {
-    let served = Served::start()?;
+    rates(meter, &Served::start(Engine::builder())?)
+}
+
+/// The same with workers that are put back after each run: without keys, every request is of one caller.
+pub(super) fn rewound_rate(meter: &Meter) -> anyhow::Result<Samples> {
+    let served = Served::start(reusing_engine())?;
+    // Each connection may have got a fresh worker in the requests before: what is asked alone gets one that was used.
+    let answer = Client::connect(served.at)?.ask()?;
+    anyhow::ensure!(answer.contains(REWOUND), "this system does not permit a host to put its workers back");
+    rates(meter, &served)
+}
+
+fn rates(meter: &Meter, served: &Served) -> anyhow::Result<Samples> {
     let batch = meter.runs.div_ceil(BATCHES);
     let batches = meter.runs.div_ceil(batch);
     let values = (0..batches)
@@ -46,7 +60,7 @@ pub(super) fn rate(meter: &Meter) -> anyhow::Result<Samples> {
 
 /// How long each of them takes.
 pub(super) fn latency(meter: &Meter) -> anyhow::Result<Samples> {
-    let served = Served::start()?;
+    let served = Served::start(Engine::builder())?;
     let times = served.load(meter.runs)?;
     meter.progress.inc(meter.runs.into());
     Ok(times.into())
@@ -66,7 +80,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    fn start() -> anyhow::Result<Self> {
+    fn start(engine: EngineBuilder) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let shutdown = Shutdown::default();
         let at = {
@@ -75,7 +89,7 @@ impl Served {
             let http = Http { auth: HttpAuth::None, ..Http::default() };
             let service = HttpService::new(ServiceParts {
                 runner: Runner::new(
-                    Engine::new()?,
+                    engine.build()?,
                     Arc::new(Bridge::new(CatalogHandle::default())),
                     Arc::new(FixedEnvironment::default()),
                 ),
@@ -135,7 +149,7 @@ impl Client {
     }
 
     /// Sends the request and reads its answer, which must be right: a benchmark of wrong answers is worth nothing.
-    fn ask(&mut self) -> anyhow::Result<()> {
+    fn ask(&mut self) -> anyhow::Result<String> {
         self.stream.get_mut().write_all(self.request.as_bytes())?;
         let mut length = 0;
         loop {
@@ -155,6 +169,6 @@ impl Client {
         self.stream.read_exact(&mut self.body)?;
         let text = String::from_utf8_lossy(&self.body);
         anyhow::ensure!(text.contains(EXPECTED), "a run went wrong: {text}");
-        Ok(())
+        Ok(text.into_owned())
     }
 }

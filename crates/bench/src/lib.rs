@@ -5,7 +5,7 @@
 //! - `meter`: samples, statistics, calibration, cores
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
-//! - `latency`, `durable`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`, `telemetry`, `openapi`: how each row
+//! - `latency`, `durable`, `resume`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`, `telemetry`, `openapi`: how each row
 //!   is measured
 
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ mod meter;
 mod natural;
 mod openapi;
 mod policy;
+mod resume;
 mod search;
 mod telemetry;
 mod throughput;

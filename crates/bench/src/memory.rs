@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::watch;
+use toolgate_engine::host::HeldBytes;
+use toolgate_engine::wire::CallId;
 use toolgate_engine::{Engine, Host, HostCall, HostError, HostFuture, Request};
 use toolgate_wire::Profile;
 
@@ -39,6 +41,10 @@ impl Host for Gate {
 
     fn functions(&self) -> Vec<String> {
         vec!["hold".into()]
+    }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
     }
 }
 

@@ -12,7 +12,7 @@ use super::workloads::Workload;
 
 /// Between two samples: the latency of a request to an engine at rest is measured, with its workers
 /// forked ahead and the last one buried. `throughput` is the row for an engine that gets no rest.
-const REST: Duration = Duration::from_millis(3);
+const REFILL_PAUSE: Duration = Duration::from_millis(3);
 
 /// Steps of the loop that calibrates.
 const SPINS: u32 = 1_000_000;
@@ -135,7 +135,7 @@ impl Meter {
     /// As many samples as were asked for, after a few that do not count, each of an engine at rest.
     pub fn sample(&self, mut one: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<Samples> {
         self.sample_in_a_row(|| {
-            std::thread::sleep(REST);
+            std::thread::sleep(REFILL_PAUSE);
             one()
         })
     }
@@ -148,14 +148,14 @@ impl Meter {
     ) -> anyhow::Result<Samples> {
         self.sample(|| {
             let other = other()?;
-            std::thread::sleep(REST);
+            std::thread::sleep(REFILL_PAUSE);
             Ok(100.0 * one()? / other)
         })
     }
 
     /// The same without a rest between two: where nothing is made ahead, there is nothing to wait for.
     pub fn sample_in_a_row(&self, mut one: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<Samples> {
-        for _ in 0..(self.runs / 10).min(20) {
+        for _ in 0..(self.runs / 10).clamp(1, 20) {
             one()?;
         }
         let mut values = Vec::with_capacity(self.runs as usize);

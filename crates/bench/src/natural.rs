@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use anyhow::Context;
 use serde_json::json;
-use toolgate_engine::{ComputeOptions, Engine, EngineChoice, EngineWithRuntime};
-use toolgate_wire::LimitRequest;
+use toolgate_engine::{Engine, EngineChoice, EngineWithRuntime, Request};
+use toolgate_wire::{LimitRequest, Profile};
 
 use super::meter::{Meter, Samples, timed};
-use super::v8::WARM_UP;
+use super::v8::{WARM_UP, new_callers, with_v8};
 
 const RECORDS: u32 = 10_000;
 
@@ -84,21 +85,97 @@ fn text(people: &[Person]) -> String {
     format!("[{}]", records.join(","))
 }
 
+/// On `auto` the engine knows the program: one sample at least comes before those that count.
 pub(super) fn measure(meter: &Meter, program: &Program, choice: EngineChoice) -> anyhow::Result<Samples> {
     let people = people();
     let (data, expected) = (text(&people), (program.expected)(&people));
-    let started = EngineWithRuntime::start(Engine::builder())?;
-    // A slow build is to be measured, not stopped.
-    let limits = LimitRequest { wall: Some(Duration::from_secs(60)), result: Some(8 << 20), ..LimitRequest::default() };
+    let started =
+        if choice == EngineChoice::QuickJs { EngineWithRuntime::start(Engine::builder())? } else { with_v8()? };
+    meter.sample(|| run(&started, &request(program, &data, choice), &expected))
+}
+
+/// On `auto`, each time for a caller whose program the engine does not know.
+pub(super) fn measure_first(meter: &Meter, program: &Program) -> anyhow::Result<Samples> {
+    let people = people();
+    let (data, expected) = (text(&people), (program.expected)(&people));
+    let started = with_v8()?;
+    let mut callers = new_callers();
     meter.sample(|| {
-        if choice != EngineChoice::QuickJs {
-            std::thread::sleep(WARM_UP);
-        }
-        let data = data.clone();
-        let options = ComputeOptions { limits: limits.clone(), engine: Some(choice), ..ComputeOptions::default() };
-        timed(&expected, || started.engine.compute_blocking(program.code, data, options))
+        let request = Request { caller: callers.next(), ..request(program, &data, EngineChoice::Auto) };
+        run(&started, &request, &expected)
     })
 }
+
+/// Whether the engine knows a program before a sample of [`auto_to_better`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Familiarity {
+    /// It was run by the same caller before.
+    Known,
+    /// It was not.
+    New,
+}
+
+/// `auto` in percent of the better of both interpreters, one program after another.
+pub(super) fn auto_to_better(meter: &Meter, familiarity: Familiarity) -> anyhow::Result<Samples> {
+    let people = people();
+    let data = text(&people);
+    let started = with_v8()?;
+    let (mut callers, mut programs) = (new_callers(), PROGRAMS.iter().cycle());
+    meter.sample(|| {
+        let program = programs.next().context("no program")?;
+        let (caller, expected) = (callers.next(), (program.expected)(&people));
+        let time = |choice| {
+            let request = Request { caller: caller.clone(), ..request(program, &data, choice) };
+            run(&started, &request, &expected)
+        };
+        let better = time(EngineChoice::QuickJs)?.min(time(EngineChoice::V8)?);
+        if familiarity == Familiarity::Known {
+            time(EngineChoice::Auto)?;
+        }
+        Ok(100.0 * time(EngineChoice::Auto)? / better)
+    })
+}
+
+fn request(program: &Program, data: &str, choice: EngineChoice) -> Request {
+    // A slow build is to be measured, not stopped.
+    let limits = LimitRequest { wall: Some(Duration::from_secs(60)), result: Some(8 << 20), ..LimitRequest::default() };
+    let request = Request::new(Profile::Compute, program.code);
+    Request { limits, engine: Some(choice), data: Some(data.to_owned()), ..request }
+}
+
+fn run(started: &EngineWithRuntime, request: &Request, expected: &str) -> anyhow::Result<f64> {
+    if request.engine != Some(EngineChoice::QuickJs) {
+        std::thread::sleep(WARM_UP);
+    }
+    // The copy that the caller gives away is the caller's, not the engine's.
+    let request = request.clone();
+    timed(expected, || started.engine.run_blocking(request))
+}
+
+/// All of them.
+const PROGRAMS: [Program; 21] = [
+    FILTER,
+    COUNT,
+    GROUP,
+    SORT,
+    SORT_NAMES,
+    DESTRUCTURE,
+    SPREAD,
+    ENTRIES,
+    NESTED,
+    FLAT_MAP,
+    REGEX,
+    WORDS_OF_NOTES,
+    STRINGIFY,
+    ROUND_TRIP,
+    CLONE,
+    MUTATE,
+    JOIN,
+    PERCENTILES,
+    CSV,
+    BY_MONTH,
+    THIRD,
+];
 
 pub(super) const FILTER: Program = Program {
     code: "(data) => data.filter(d => d.risk > 90).map(d => d.name)",

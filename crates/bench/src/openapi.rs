@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::{Map, json};
-use toolgate_gateway::backends::{ApiSpec, Backend, BackendKind, BackendSpec, Backends, CallOptions, DocumentSource};
+use toolgate_backends::{ApiSpec, Backend, BackendKind, BackendSpec, Backends, CallOptions, DocumentSource};
 
 use super::gateway::resident;
 use super::meter::{Meter, Samples, micros};

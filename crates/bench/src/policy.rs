@@ -1,18 +1,26 @@
-//! One decision of the policy about a call, at a hundred rules.
+//! What a hundred rules cost a call on its way through the bridge.
 //!
-//! Each sample is the mean of many decisions: one takes about as long as reading the clock.
+//! Each sample is the mean of many calls with rules, less that of as many calls right before without: look-up, argument check and
+//! answer are in both. Beside it, the decision alone.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::ensure;
-use serde_json::json;
+use anyhow::{Context, ensure};
+use serde_json::{Map, Value, json};
+use toolgate_bridge::scripted::Script;
+use toolgate_bridge::{Bridge, RequestContext};
+use toolgate_catalog::CatalogHandle;
 use toolgate_policy::{Action, Call, Condition, Policy, Rule, TraitFilter, Traits, Usage};
+use toolgate_wire::Profile;
 
 use super::meter::{Meter, Samples, micros};
 
 /// Decisions of one sample.
 const DECISIONS: u32 = 1_000;
+/// Calls of one sample, each way: few, so that most samples are over before the scheduler takes the core away.
+const CALLS: u32 = 100;
 
 /// A hundred rules as a team writes them: tools by name, patterns of a backend, conditions on arguments, annotations.
 fn policy() -> anyhow::Result<Policy> {
@@ -36,11 +44,48 @@ fn policy() -> anyhow::Result<Policy> {
     Ok(Policy::new((0..100).map(rule).collect::<anyhow::Result<_>>()?, Action::Allow))
 }
 
-/// Decides about a payment that a rule's condition holds for.
-pub(super) fn measure(meter: &Meter) -> anyhow::Result<Samples> {
+fn arguments() -> Value {
+    json!({ "amount": 50, "to": "someone@example.com", "ids": [1, 2, 3], "memo": "for lunch" })
+}
+
+/// A bridge to a payment service that answers at once.
+fn bridge() -> anyhow::Result<Bridge> {
+    let tool = json!({ "name": "pay", "inputSchema": { "type": "object" }, "reply": { "paid": true } });
+    let script = Script::parse(&json!({ "backends": { "service_12": { "tools": [tool] } } }).to_string())?;
+    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+    for (name, provider) in script.providers() {
+        bridge.provide(name, provider);
+    }
+    Ok(bridge)
+}
+
+/// Makes a payment that the conditions of two rules are evaluated for, with the rules and without.
+pub(super) fn measure_call(meter: &Meter) -> anyhow::Result<Samples> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (with_rules, without) = (Arc::new(bridge()?), Arc::new(bridge()?));
+    with_rules.set_policy(policy()?);
+    let arguments = arguments();
+    let arguments: &Map<String, Value> = arguments.as_object().context("an object")?;
+    let calls = |bridge: &Bridge| -> anyhow::Result<f64> {
+        let since = Instant::now();
+        for _ in 0..CALLS {
+            let asked =
+                RequestContext { name: "ci".into(), profile: Some(Profile::Chain), ..RequestContext::default() };
+            let answer = runtime.block_on(bridge.call("service_12", "pay", arguments.clone(), asked));
+            ensure!(black_box(answer).is_ok(), "the payment was not made");
+        }
+        Ok(micros(since.elapsed() / CALLS))
+    };
+    meter.sample_in_a_row(|| {
+        let plain = calls(&without)?;
+        Ok(calls(&with_rules)? - plain)
+    })
+}
+
+/// Decides about that payment.
+pub(super) fn measure_decision(meter: &Meter) -> anyhow::Result<Samples> {
     let policy = policy()?;
-    let args = json!({ "amount": 50, "to": "someone@example.com", "ids": [1, 2, 3], "memo": "for lunch" });
-    let usage = Usage::default();
+    let (args, usage) = (arguments(), Usage::default());
     let traits = Traits::of("service_12", "pay", None);
     let call = Call {
         paths: &["service_12.pay"],

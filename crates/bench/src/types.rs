@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
 use serde_json::json;
+use toolgate_bridge::Bridge;
 use toolgate_catalog::{BackendState, Catalog, CatalogHandle, Listing, Tool};
 use toolgate_config::checked::TypeScript;
 use toolgate_engine::{Engine, EngineWithRuntime, IsolationMode};
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_gateway::runtime::program_types;
+use toolgate_run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_wire::Profile;
 
 use super::meter::{Meter, Samples, micros};
 
 /// How long a sample may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One backend of a thousand tools, each with declared arguments and a declared result.
 fn catalog() -> Catalog {
@@ -56,7 +56,8 @@ fn program(n: usize) -> RunRequest {
 }
 
 fn runner(started: &EngineWithRuntime) -> anyhow::Result<Runner> {
-    let types = program_types(&TypeScript::Found, PATIENCE, &started.engine).map_err(|missing| anyhow!("{missing}"))?;
+    let types =
+        program_types(&TypeScript::Found, CHECK_TIMEOUT, &started.engine).map_err(|missing| anyhow!("{missing}"))?;
     let environment = FixedEnvironment { types: Some(types), ..FixedEnvironment::default() };
     let bridge = Bridge::new(CatalogHandle::new(catalog()));
     Ok(Runner::new(started.engine.clone(), Arc::new(bridge), Arc::new(environment)))
@@ -70,9 +71,9 @@ fn engine() -> anyhow::Result<EngineWithRuntime> {
 fn check(started: &EngineWithRuntime, runner: &Runner, n: usize) -> anyhow::Result<f64> {
     let request = program(n);
     let since = Instant::now();
-    let found = started.wait(runner.check_types(&request, PATIENCE)).map_err(|failure| anyhow!("{failure}"))?;
+    let found = started.wait(runner.check_types(&request, CHECK_TIMEOUT)).map_err(|failure| anyhow!("{failure}"))?;
     let took = micros(since.elapsed());
-    ensure!(found.errors.len() == 1, "{} findings instead of one", found.errors.len());
+    ensure!(found.preflight.errors.len() == 1, "{} findings instead of one", found.preflight.errors.len());
     Ok(took)
 }
 

@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use super::meter::{Cores, Meter, RowUnit, Samples};
-use super::natural::{self, Program};
+use super::natural::{self, Familiarity};
 use super::{
-    chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, search, telemetry,
-    throughput, types, v8,
+    chain, cliffs, data, durable, gateway, http, kill, latency, learning, memory, openapi, policy, resume, search,
+    telemetry, throughput, types, v8,
 };
 use toolgate_engine::EngineChoice;
 
@@ -51,27 +51,42 @@ const ROW: Workload = Workload {
 macro_rules! natural {
     ($name:literal, $program:ident, $what:literal) => {
         [
-            natural!($name, "quickjs", $program, $what, QuickJs, Cores::One, 20),
-            natural!($name, "v8", $program, $what, V8, Cores::All, 5),
-            natural!($name, "auto", $program, $what, Auto, Cores::All, 5),
+            Workload {
+                runs: 20,
+                cores: Cores::One,
+                ..natural!($name, "quickjs", "quickjs", $what, |meter| natural::measure(
+                    meter,
+                    &natural::$program,
+                    EngineChoice::QuickJs
+                ))
+            },
+            natural!($name, "v8", "v8", $what, |meter| natural::measure(meter, &natural::$program, EngineChoice::V8)),
+            natural!($name, "auto", "auto, run before", $what, |meter| natural::measure(
+                meter,
+                &natural::$program,
+                EngineChoice::Auto
+            )),
+            natural!($name, "auto-first", "auto, not run before", $what, |meter| natural::measure_first(
+                meter,
+                &natural::$program
+            )),
         ]
     };
-    ($name:literal, $engine:literal, $program:ident, $what:literal, $choice:ident, $cores:expr, $runs:literal) => {{
-        const PROGRAM: Program = natural::$program;
+    ($name:literal, $engine:literal, $on:literal, $what:literal, $measure:expr) => {
         Workload {
             name: concat!("natural-", $name, "-", $engine),
             group: Some("natural"),
-            what: concat!("10,000 records of 315 bytes on ", $engine, ", `", $name, "`: ", $what),
-            runs: $runs,
-            cores: $cores,
-            measure: |meter| natural::measure(meter, &PROGRAM, EngineChoice::$choice),
+            what: concat!("10,000 records of 315 bytes on ", $on, ", `", $name, "`: ", $what),
+            runs: 5,
+            cores: Cores::All,
+            measure: $measure,
             ..ROW
         }
-    }};
+    };
 }
 
 /// Programs as people write them.
-const NATURAL: [[Workload; 3]; 21] = [
+const NATURAL: [[Workload; 4]; 21] = [
     natural!("filter", FILTER, "records by one field, and the name of each"),
     natural!("count", COUNT, "records by one field"),
     natural!("group", GROUP, "lists of records by city, and their sums"),
@@ -143,6 +158,22 @@ const ROWS: &[Workload] = &[
         measure: durable::write,
         ..ROW
     },
+    Workload {
+        name: "resume-parked",
+        group: Some("resume"),
+        what: "from a decision to the call that waited for it, in a run with 200 calls whose worker waits; runs in SQLite",
+        runs: 100,
+        measure: resume::parked,
+        ..ROW
+    },
+    Workload {
+        name: "resume-replay",
+        group: Some("resume"),
+        what: "the same where the record of the run is repeated in a new worker",
+        runs: 100,
+        measure: resume::replayed,
+        ..ROW
+    },
     Workload { name: "parallel", what: "100 such calls at once", runs: 500, measure: latency::parallel, ..ROW },
     Workload {
         name: "names",
@@ -188,8 +219,14 @@ const ROWS: &[Workload] = &[
     },
     Workload {
         name: "policy",
+        what: "what 100 rules add to a call through the bridge",
+        measure: policy::measure_call,
+        ..ROW
+    },
+    Workload {
+        name: "policy-decision",
         what: "a decision of the policy about a call, at 100 rules",
-        measure: policy::measure,
+        measure: policy::measure_decision,
         ..ROW
     },
     Workload {
@@ -317,10 +354,55 @@ const ROWS: &[Workload] = &[
     Workload {
         name: "nbody-auto",
         group: Some("v8"),
-        what: "the same, begun on QuickJS and moved to V8",
+        what: "the same on auto, begun on QuickJS and moved to V8 early: the engine knows the program from before",
         runs: 8,
         cores: Cores::All,
         measure: |meter| v8::nbody(meter, EngineChoice::Auto),
+        ..ROW
+    },
+    Workload {
+        name: "nbody-auto-first",
+        group: Some("v8"),
+        what: "the same, of a program that was not run before",
+        runs: 8,
+        cores: Cores::All,
+        measure: v8::nbody_first,
+        ..ROW
+    },
+    Workload {
+        name: "auto-to-better",
+        group: Some("v8"),
+        what: "natural programs on auto in percent of the better of quickjs and v8, run before",
+        unit: RowUnit::Percent,
+        runs: 42,
+        cores: Cores::All,
+        measure: |meter| natural::auto_to_better(meter, Familiarity::Known),
+    },
+    Workload {
+        name: "auto-to-better-first",
+        group: Some("v8"),
+        what: "the same, not run before",
+        unit: RowUnit::Percent,
+        runs: 42,
+        cores: Cores::All,
+        measure: |meter| natural::auto_to_better(meter, Familiarity::New),
+    },
+    Workload {
+        name: "data-100000-v8",
+        group: Some("v8"),
+        what: "`data-100000` on V8, with a worker started ahead",
+        runs: 10,
+        cores: Cores::All,
+        measure: v8::filter,
+        ..ROW
+    },
+    Workload {
+        name: "v8-replacement",
+        group: Some("v8"),
+        what: "processor time of a run of `return 1+1` on V8 and of the worker that replaces its own; each sample is the mean of 5",
+        runs: 4,
+        cores: Cores::All,
+        measure: v8::replacement,
         ..ROW
     },
     Workload {
@@ -390,6 +472,15 @@ const ROWS: &[Workload] = &[
         measure: http::rate,
     },
     Workload {
+        name: "rewound-http",
+        group: Some("rewound"),
+        what: "`http` of one caller, whose workers are put back after each run",
+        unit: RowUnit::PerSecond,
+        runs: 20_000,
+        cores: Cores::All,
+        measure: http::rewound_rate,
+    },
+    Workload {
         name: "http-latency",
         group: Some("http"),
         what: "how long each of these requests takes",
@@ -439,7 +530,16 @@ const ROWS: &[Workload] = &[
         what: "from the start of the process until 1,000 tools are listed from the cache",
         runs: 50,
         cores: Cores::All,
-        measure: gateway::from_cache,
+        measure: |meter| gateway::from_cache(meter, 1_000),
+        ..ROW
+    },
+    Workload {
+        name: "gateway-start-10000",
+        group: Some("gateway"),
+        what: "the same with 10,000 tools",
+        runs: 10,
+        cores: Cores::All,
+        measure: |meter| gateway::from_cache(meter, 10_000),
         ..ROW
     },
     Workload {
@@ -449,7 +549,16 @@ const ROWS: &[Workload] = &[
         unit: RowUnit::Bytes,
         runs: 10,
         cores: Cores::All,
-        measure: gateway::idle_memory,
+        measure: |meter| gateway::idle_memory(meter, 1_000),
+    },
+    Workload {
+        name: "gateway-memory-10000",
+        group: Some("gateway"),
+        what: "the same with 10,000 tools",
+        unit: RowUnit::Bytes,
+        runs: 5,
+        cores: Cores::All,
+        measure: |meter| gateway::idle_memory(meter, 10_000),
     },
     Workload {
         name: "openapi-load",

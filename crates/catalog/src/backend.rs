@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 
 use super::Tool;
-use super::arguments::{ArgumentProblem, Checker};
+use super::arguments::{ArgumentProblem, Checker, SchemaMemory};
 use super::names::{NameScope, NameTable};
 
 /// Whether a backend can serve calls.
@@ -81,6 +81,8 @@ pub(super) struct ToolSet {
 pub struct ToolEntry {
     tool: Tool,
     identifier: String,
+    /// Shared by the tools of the backend.
+    schema_memory: Arc<SchemaMemory>,
     checker: OnceLock<Checker>,
     result_checker: OnceLock<Checker>,
     signature: OnceLock<String>,
@@ -101,10 +103,12 @@ impl ToolSet {
         });
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let names = NameTable::new(tools.iter().map(|tool| tool.name.as_str()), NameScope::Member);
+        let memory = Arc::new(SchemaMemory::of_server());
+        tools.iter().for_each(|tool| tool.count_in(&memory));
         let tools = tools
             .into_iter()
             .zip(names.names())
-            .map(|(tool, name)| ToolEntry::new(tool, name.identifier.clone()))
+            .map(|(tool, name)| ToolEntry::new(tool, name.identifier.clone(), Arc::clone(&memory)))
             .collect();
         Self { name, tags, tools, names, listing: OnceLock::new() }
     }
@@ -172,11 +176,11 @@ impl Backend {
 }
 
 impl ToolEntry {
-    fn new(tool: Tool, identifier: String) -> Self {
+    fn new(tool: Tool, identifier: String, schema_memory: Arc<SchemaMemory>) -> Self {
         let checker = OnceLock::new();
         let (signature, example, brief) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let result_checker = OnceLock::new();
-        Self { tool, identifier, checker, result_checker, signature, example, brief }
+        Self { tool, identifier, schema_memory, checker, result_checker, signature, example, brief }
     }
 
     /// Its signature for a search hit, made once.
@@ -213,7 +217,7 @@ impl ToolEntry {
     /// fits, if the tool declares no schema, or if the schema cannot be compiled.
     pub fn check_result(&self, value: &Value) -> Vec<ArgumentProblem> {
         let Some(schema) = super::types::result_schema(&self.tool) else { return Vec::new() };
-        self.result_checker.get_or_init(|| Checker::new(schema)).check(schema, value)
+        self.result_checker.get_or_init(|| Checker::new(schema, &self.schema_memory)).check(schema, value)
     }
 
     /// Why the arguments of this tool are not validated, if they are not.
@@ -222,7 +226,7 @@ impl ToolEntry {
     }
 
     fn checker(&self) -> &Checker {
-        self.checker.get_or_init(|| Checker::new(self.tool.input_schema()))
+        self.checker.get_or_init(|| Checker::new(self.tool.input_schema(), &self.schema_memory))
     }
 }
 

@@ -46,6 +46,20 @@ pub struct CachedBackend {
     pub server: Value,
     /// Its tools, as returned by `tools/list`.
     pub tools: Vec<Tool>,
+    /// Tools that changed what they say, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ChangedTool>,
+}
+
+/// A tool that changed what it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedTool {
+    /// Its name.
+    pub tool: String,
+    /// What of it changed, such as `description`.
+    pub parts: Vec<String>,
+    /// When that was noticed, in seconds since 1970.
+    pub at: u64,
 }
 
 /// Why the cache could not be written.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::arguments::SchemaMemory;
 use super::search::QuantisedVector;
 
 /// Maximum nesting depth of a tool object; serde_json parses no deeper.
@@ -21,46 +22,129 @@ pub struct Tool {
     raw: Arc<Raw>,
 }
 
-/// A tool object, parsed on first use: most tools that are loaded from the cache are never inspected.
-#[derive(Debug)]
+/// A tool object as text. Its tree of values takes ten times as much, so that it is made when the tool is used, and kept only while
+/// its server's tools take no more than they may together.
+#[derive(Debug, Default)]
 struct Raw {
-    text: Option<Box<RawValue>>,
+    text: Box<RawValue>,
+    texts: OnceLock<ToolTexts>,
     value: OnceLock<Value>,
+    /// Of all tools of the server; absent for a tool that is in no catalog.
+    memory: OnceLock<Arc<SchemaMemory>>,
     /// Of the search, made when a search first needs it.
     vector: OnceLock<Box<QuantisedVector>>,
+}
+
+/// What a search and every call read of a tool, kept without its tree.
+#[derive(Debug, Default)]
+pub(crate) struct ToolTexts {
+    /// Its own, or that of its annotations.
+    pub(crate) title: String,
+    description: Option<String>,
+    /// The names of its first parameters.
+    pub(crate) parameters: Vec<String>,
+    annotations: Option<Value>,
+}
+
+/// Names of parameters that are kept for the search; more have no room in a vector.
+const MAX_PARAMETERS: usize = 64;
+
+/// The annotations that the protocol has; a server may send others, of any size.
+fn short_annotations(all: &Value) -> Value {
+    let known = |(_, value): &(&String, &Value)| {
+        value.is_boolean() || value.as_str().is_some_and(|text| text.len() <= MAX_ANNOTATION)
+    };
+    let known = all.as_object().into_iter().flatten().filter(known).take(MAX_ANNOTATIONS);
+    Value::Object(known.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+/// Annotations of a tool that are kept, and the longest text of one.
+const MAX_ANNOTATIONS: usize = 32;
+const MAX_ANNOTATION: usize = 1_000;
+
+impl ToolTexts {
+    fn of(raw: &Value) -> Self {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let properties = raw.pointer("/inputSchema/properties").and_then(Value::as_object);
+        let names = properties.into_iter().flatten().take(MAX_PARAMETERS).map(|(name, _)| name.clone());
+        let title = raw.get("title").or_else(|| raw.pointer("/annotations/title"));
+        ToolTexts {
+            title: text(title).unwrap_or_default(),
+            description: text(raw.get("description")),
+            parameters: names.collect(),
+            annotations: raw.get("annotations").map(short_annotations),
+        }
+    }
+}
+
+/// Bytes of a value in a tree, and what an object and a list take besides, with room that they do not use.
+const VALUE_BYTES: u64 = 80;
+const OBJECT_BYTES: u64 = 500;
+const LIST_BYTES: u64 = 300;
+
+/// Bytes that the tree of a JSON text takes at most. Commas and brackets in strings count, too.
+pub(super) fn tree_bytes(text: &str) -> u64 {
+    let bytes = |byte: u8| match byte {
+        b',' => VALUE_BYTES,
+        b'{' => OBJECT_BYTES,
+        b'[' => LIST_BYTES,
+        _ => 0,
+    };
+    text.bytes().map(bytes).sum::<u64>() + VALUE_BYTES + text.len() as u64
 }
 
 impl Tool {
     /// Reads a tool object of `tools/list`; `None` if it has no name.
     pub fn from_raw(raw: Value) -> Option<Self> {
         let name = raw.get("name")?.as_str()?.to_owned();
-        Some(Self { name, raw: Arc::new(Raw { text: None, value: raw.into(), vector: OnceLock::new() }) })
+        let text = RawValue::from_string(raw.to_string()).ok()?;
+        Some(Self { name, raw: Arc::new(Raw { text, ..Raw::default() }) })
     }
 
-    /// The tool object as the backend sent it.
+    /// The tool object as the backend sent it; without its schemas where they take too much memory with those of the other tools.
     pub fn raw(&self) -> &Value {
-        self.raw.value.get_or_init(|| self.read_text())
+        self.raw.value.get_or_init(|| {
+            let memory = self.raw.memory.get();
+            if memory.is_none_or(|memory| memory.take(tree_bytes(self.raw.text.get()))) {
+                return self.to_raw();
+            }
+            tracing::warn!(tool = ?self.name, "the schemas of its server take too much memory, so this tool is used without one");
+            self.without_schemas()
+        })
     }
 
-    /// An owned copy of [`raw`](Self::raw).
+    /// An owned copy of [`raw`](Self::raw), with its schemas. A text that exceeds the nesting limit becomes an object with only the
+    /// name.
     pub fn to_raw(&self) -> Value {
-        self.raw.value.get().cloned().unwrap_or_else(|| self.read_text())
+        serde_json::from_str(self.raw.text.get()).unwrap_or_else(|_| json!({ "name": self.name }))
     }
 
-    /// The tool object as JSON text, if it was read from text that clients can receive unchanged.
+    /// What a search and every call read of it.
+    pub(crate) fn texts(&self) -> &ToolTexts {
+        self.raw.texts.get_or_init(|| ToolTexts::of(&self.to_raw()))
+    }
+
+    fn without_schemas(&self) -> Value {
+        let mut raw = self.to_raw();
+        if let Some(fields) = raw.as_object_mut() {
+            fields.retain(|key, _| matches!(key.as_str(), "name" | "title" | "description" | "annotations"));
+        }
+        raw
+    }
+
+    /// The tool object as JSON text, if clients can receive it unchanged.
     pub fn text(&self) -> Option<&str> {
-        self.raw.text.as_deref().map(RawValue::get).filter(|text| is_plain(text))
+        Some(self.raw.text.get()).filter(|text| is_plain(text))
     }
 
-    /// Parses the text. A text that exceeds the nesting limit becomes an object with only the name.
-    fn read_text(&self) -> Value {
-        let text = self.raw.text.as_deref().map_or("null", RawValue::get);
-        serde_json::from_str(text).unwrap_or_else(|_| json!({ "name": self.name }))
+    /// Has the tool count in what the tools of its server take together.
+    pub(crate) fn count_in(&self, memory: &Arc<SchemaMemory>) {
+        let _ = self.raw.memory.set(Arc::clone(memory));
     }
 
     /// The tool's description.
     pub fn description(&self) -> Option<&str> {
-        self.raw().get("description")?.as_str()
+        self.texts().description.as_deref()
     }
 
     /// JSON Schema of the arguments object; accepts any object if the backend declares none.
@@ -71,6 +155,44 @@ impl Tool {
     /// JSON Schema of the structured result, if the backend declares one.
     pub fn output_schema(&self) -> Option<&Value> {
         self.schema("outputSchema")
+    }
+
+    /// An annotation of the tool, such as `readOnlyHint`, if it has one.
+    pub fn hint(&self, name: &str) -> Option<bool> {
+        self.annotations()?.get(name)?.as_bool()
+    }
+
+    /// The annotations of the tool, if it has some.
+    pub fn annotations(&self) -> Option<&Value> {
+        self.texts().annotations.as_ref()
+    }
+
+    /// Whether its annotations say that a call changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.hint("readOnlyHint") == Some(true)
+    }
+
+    /// Whether its annotations say that a call may be made again with the same arguments.
+    pub fn is_idempotent(&self) -> bool {
+        self.hint("idempotentHint") == Some(true)
+    }
+
+    /// The same tool with these annotations in place of its own. Of a tool that changes nothing, the annotation that it destroys
+    /// something goes, and the other way round: one of the two would contradict the user.
+    pub fn with_hints(&self, hints: impl IntoIterator<Item = (&'static str, bool)>) -> Self {
+        let mut raw = self.to_raw();
+        for (name, value) in hints {
+            if !raw["annotations"].is_object() {
+                raw["annotations"] = json!({});
+            }
+            match (name, value) {
+                ("readOnlyHint", true) => raw["annotations"]["destructiveHint"] = Value::Bool(false),
+                ("destructiveHint", true) => raw["annotations"]["readOnlyHint"] = Value::Bool(false),
+                _ => {}
+            }
+            raw["annotations"][name] = Value::Bool(value);
+        }
+        Tool::from_raw(raw).unwrap_or_else(|| self.clone())
     }
 
     /// The tool's vector for the search; clones share it.
@@ -120,16 +242,15 @@ fn skip_plain_string(bytes: &mut std::str::Bytes<'_>) -> bool {
 
 impl PartialEq for Tool {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.raw, &other.raw) || self.raw() == other.raw()
+        let is_same_text = Arc::ptr_eq(&self.raw, &other.raw) || self.raw.text.get() == other.raw.text.get();
+        // The same object may be written in another way.
+        is_same_text || self.to_raw() == other.to_raw()
     }
 }
 
 impl Serialize for Tool {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match &self.raw.text {
-            Some(text) => text.serialize(to),
-            None => self.raw().serialize(to),
-        }
+        self.raw.text.serialize(to)
     }
 }
 
@@ -141,7 +262,7 @@ impl<'de> Deserialize<'de> for Tool {
         }
         let text = Box::<RawValue>::deserialize(from)?;
         let Named { name } = serde_json::from_str(text.get()).map_err(serde::de::Error::custom)?;
-        Ok(Tool { name, raw: Arc::new(Raw { text: Some(text), value: OnceLock::new(), vector: OnceLock::new() }) })
+        Ok(Tool { name, raw: Arc::new(Raw { text, ..Raw::default() }) })
     }
 }
 
@@ -154,6 +275,21 @@ mod tests {
         assert_eq!(Tool::from_raw(json!({ "description": "x" })), None);
         assert_eq!(Tool::from_raw(json!({ "name": 7 })), None);
         assert_eq!(Tool::from_raw(json!("echo")), None);
+    }
+
+    #[test]
+    fn annotations_of_the_user_take_the_place_of_the_servers() {
+        let tool = |annotations: Value| Tool::from_raw(json!({ "name": "t", "annotations": annotations })).unwrap();
+        let said = tool(json!({ "title": "T", "readOnlyHint": false, "destructiveHint": true }));
+        let reads = said.with_hints([("readOnlyHint", true), ("idempotentHint", true)]);
+        assert!(reads.is_read_only() && reads.is_idempotent() && reads.hint("destructiveHint") == Some(false));
+        assert_eq!(reads.raw()["annotations"]["title"], "T");
+        let destroys = tool(json!({ "readOnlyHint": true })).with_hints([("destructiveHint", true)]);
+        assert!(!destroys.is_read_only(), "{:?}", destroys.raw());
+        for odd in [json!(null), json!([]), json!({ "readOnlyHint": "yes" })] {
+            assert!(!tool(odd.clone()).is_read_only());
+            assert!(tool(odd).with_hints([("readOnlyHint", true)]).is_read_only());
+        }
     }
 
     #[test]

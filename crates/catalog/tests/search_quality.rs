@@ -27,8 +27,9 @@ mod catalog_1000;
 mod held_out_queries;
 mod live_mcp_bench;
 
-use toolgate_catalog::Catalog;
+use serde_json::json;
 use toolgate_catalog::search::Hit;
+use toolgate_catalog::{BackendState, Catalog, Listing, Tool};
 
 /// A task in words, and the tools that would each be a right answer.
 type Phrase = (&'static str, &'static [&'static str]);
@@ -253,7 +254,19 @@ const STEPS: &[(&str, [&[&str]; 2])] = &[
             &["slack.createMessage"],
         ],
     ),
+    ("read the log files and post a summary", [READS_FILES, TELLS_PEOPLE]),
+    ("Read the log files. Then post a summary of them to the team.", [READS_FILES, TELLS_PEOPLE]),
+    ("first read the log files, then share the results with everyone", [READS_FILES, TELLS_PEOPLE]),
+    ("after reading the log files, tell the team what failed", [READS_FILES, TELLS_PEOPLE]),
+    ("post a summary of the log files", [READS_FILES, TELLS_PEOPLE]),
+    ("1. open the log files\n2. send a report to the channel", [READS_FILES, TELLS_PEOPLE]),
+    ("I need to go through the log files and let the team know", [READS_FILES, TELLS_PEOPLE]),
 ];
+
+/// The tools that read files.
+const READS_FILES: &[&str] = &["filesystem.read_file", "filesystem.read_text_file", "filesystem.read_multiple_files"];
+/// The tools that send a message to people.
+const TELLS_PEOPLE: &[&str] = &["slack.createMessage", "gmail.createEmail", "twilio.create_sms"];
 
 #[test]
 fn a_task_of_two_steps_finds_the_tools_of_both_among_the_first_ten() {
@@ -269,6 +282,38 @@ fn a_task_of_two_steps_finds_the_tools_of_both_among_the_first_ten() {
     let report = format!("steps: {:.1}% of {} tasks\n{}", rate * 100.0, STEPS.len(), missed.join("\n"));
     println!("{report}");
     assert!(rate >= 0.9, "{report}");
+}
+
+/// The tools of the public Slack server that a task may need, as it describes them.
+const SLACK: &[(&str, &str)] = &[
+    ("slack_list_channels", "List public or pre-defined channels in the workspace with pagination"),
+    ("slack_post_message", "Post a new message to a Slack channel"),
+    ("slack_reply_to_thread", "Reply to a specific message thread in Slack"),
+    ("slack_add_reaction", "Add a reaction emoji to a message"),
+    ("slack_get_channel_history", "Get recent messages from a channel"),
+    ("slack_get_users", "Get a list of all users in the workspace with their basic profile information"),
+];
+
+#[test]
+fn one_query_for_several_steps_finds_both_tools_among_those_of_real_servers() {
+    let tool = |&(name, about): &(&str, &str)| Tool::from_raw(json!({ "name": name, "description": about }));
+    let tools: Vec<Tool> = SLACK.iter().map(|tool_of| tool(tool_of).unwrap()).collect();
+    let slack = Listing { name: "slack".to_owned(), state: BackendState::Ready, tools, tags: Vec::new() };
+    let catalog = live_mcp_bench::with(slack);
+    assert_eq!(catalog.tool_count(), 527 + SLACK.len());
+    let reads = ["read_file", "read_multiple_files", "get_text_file_contents", "document_reader"];
+    for task in [
+        "read the log files and post a summary",
+        "Read the log files, summarize them and post it to the channel",
+        "post a summary of the log files",
+        "go through the log files, then let the team know what failed",
+        "after reading the log files, share the findings with the team",
+        "read the log files so that I can send a report",
+    ] {
+        let found: Vec<String> = catalog.search(task, 10, None).into_iter().map(|hit| hit.tool).collect();
+        let has = |wanted: &[&str]| found.iter().any(|tool| wanted.contains(&tool.as_str()));
+        assert!(has(&reads) && has(&["slack_post_message"]), "{task:?}: {found:?}");
+    }
 }
 
 fn path(hit: &Hit) -> String {

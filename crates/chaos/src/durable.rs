@@ -57,6 +57,12 @@ pub struct DurableOptions {
 pub struct DurableSummary {
     /// The seed of programs and victims.
     pub seed: u64,
+    /// The kind of store: `sqlite` or `postgres`.
+    pub store: &'static str,
+    /// Gateways that shared it.
+    pub gateways: usize,
+    /// How long it took.
+    pub seconds: f64,
     /// Runs that ended.
     pub runs: u64,
     /// Runs that returned, with exactly the effects that they report.
@@ -110,6 +116,7 @@ struct Runs<'a> {
 /// # Errors
 /// If a gateway cannot be started.
 pub fn durable(options: &DurableOptions) -> anyhow::Result<DurableSummary> {
+    let since = Instant::now();
     let files = Files::durable(&options.program, options.store.as_deref())?;
     let replicas: Vec<Files> = (0..options.replicas.max(1)).map(|number| files.beside(number)).collect();
     let mut gateways = Vec::new();
@@ -143,7 +150,12 @@ pub fn durable(options: &DurableOptions) -> anyhow::Result<DurableSummary> {
         gateway.stop()?;
     }
     let written = std::fs::read_to_string(files.effects()).context("the list of effects")?;
-    Ok(runs.summary(killed, &written))
+    Ok(DurableSummary {
+        store: if options.store.is_some() { "postgres" } else { "sqlite" },
+        gateways: replicas.len(),
+        seconds: since.elapsed().as_secs_f64(),
+        ..runs.summary(killed, &written)
+    })
 }
 
 /// Kills gateways and workers until told to stop; a gateway is started again at once.

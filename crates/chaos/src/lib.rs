@@ -171,10 +171,37 @@ pub struct SoakLine {
     pub p99_ms: f64,
 }
 
+/// Programs after which a gateway has what it keeps: caches, pools, the records of recent runs.
+const WARM_UP_RUNS: u64 = 20_000;
+/// What the memory of a gateway may grow by after that, however many programs it runs.
+const MAX_GROWTH_BYTES: u64 = 16 << 20;
+
+/// The memory after the warm-up, which later memory is compared with.
+#[derive(Default)]
+struct SoakMemory(Option<(u64, u64)>);
+
+impl SoakMemory {
+    /// Fails if the memory grew by more than a gateway may.
+    fn check(&mut self, line: &SoakLine) -> anyhow::Result<()> {
+        if line.runs < WARM_UP_RUNS {
+            return Ok(());
+        }
+        let (runs, memory_bytes) = *self.0.get_or_insert((line.runs, line.memory_bytes));
+        let grew = line.memory_bytes.saturating_sub(memory_bytes);
+        anyhow::ensure!(
+            grew <= MAX_GROWTH_BYTES,
+            "the gateway's memory grew by {grew} bytes from program {runs} to program {}; at most {MAX_GROWTH_BYTES} are \
+             expected",
+            line.runs
+        );
+        Ok(())
+    }
+}
+
 /// Runs many programs through one gateway, of which nothing is killed, and tells its memory after each part.
 ///
 /// # Errors
-/// If the gateway cannot be started, or an answer is wrong.
+/// If the gateway cannot be started, an answer is wrong, or its memory grows and grows.
 pub fn soak(
     program: &Path,
     runs: u64,
@@ -186,6 +213,7 @@ pub fn soak(
     let gateway = Gateway::start(program, &files)?;
     let process = gateway.process().context("the gateway's process")?;
     let part = (runs / 50).max(1);
+    let mut memory = SoakMemory::default();
     let mut done = 0;
     while done < runs {
         let until = (done + part).min(runs);
@@ -198,13 +226,15 @@ pub fn soak(
             anyhow::bail!("{mistake}");
         }
         done = until;
-        tell(SoakLine {
+        let line = SoakLine {
             runs: done,
             memory_bytes: process.memory().unwrap_or_default(),
             open_files: process.open_files().unwrap_or_default(),
             p50_ms: tally.percentile(0.5),
             p99_ms: tally.percentile(0.99),
-        })?;
+        };
+        tell(line)?;
+        memory.check(&line)?;
     }
     gateway.stop()
 }
@@ -325,5 +355,26 @@ impl Random {
     pub(crate) fn choose<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         let index = self.next().checked_rem(from.len() as u64)?;
         from.get(usize::try_from(index).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &[(u64, u64)]) -> Option<String> {
+        let mut memory = SoakMemory::default();
+        let check = |&(runs, megabytes): &(u64, u64)| {
+            let memory_bytes = megabytes << 20;
+            memory.check(&SoakLine { runs, memory_bytes, open_files: 30, p50_ms: 1.0, p99_ms: 9.0 }).err()
+        };
+        lines.iter().find_map(check).map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_gateway_that_grows_after_its_warm_up_is_told() {
+        assert_eq!(check(&[(1_000, 30), (20_000, 80), (40_000, 96), (500_000, 60)]), None);
+        let grew = check(&[(1_000, 30), (20_000, 80), (40_000, 90), (60_000, 97)]).expect("it grew");
+        assert!(grew.contains("from program 20000 to program 60000"), "{grew}");
     }
 }

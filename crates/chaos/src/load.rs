@@ -45,10 +45,10 @@ struct Ledger {
     /// The number of effects that the program can have.
     possible: usize,
     /// Absent if no report came.
-    told: Option<Told>,
+    told: Option<ReportedEffects>,
 }
 
-struct Told {
+struct ReportedEffects {
     applied: u64,
     unsure: u64,
 }
@@ -165,7 +165,7 @@ impl Tally {
 
     fn answered(&mut self, number: u64, program: &Program, status: u16, answer: &Value) {
         self.runs += 1;
-        let told = Told::of(answer);
+        let told = ReportedEffects::of(answer);
         let applied = told.applied;
         self.ledgers.push(Ledger { number, possible: program.effects, told: Some(told) });
         let is_ok = answer.get("ok") == Some(&Value::Bool(true));
@@ -212,7 +212,7 @@ impl Tally {
                 mistakes.push(format!("run {number}: an effect was made more than once: {counts:?}"));
             }
             let total: u64 = counts.iter().sum();
-            if let Some(Told { applied, unsure }) = told
+            if let Some(ReportedEffects { applied, unsure }) = told
                 && !(*applied..=applied + unsure).contains(&total)
             {
                 mistakes.push(format!(
@@ -224,10 +224,10 @@ impl Tally {
     }
 }
 
-impl Told {
+impl ReportedEffects {
     fn of(answer: &Value) -> Self {
         let calls = answer.get("calls").and_then(Value::as_array).into_iter().flatten();
-        let mut told = Told { applied: 0, unsure: 0 };
+        let mut told = ReportedEffects { applied: 0, unsure: 0 };
         for call in calls.filter(|call| call.get("tool").and_then(Value::as_str) == Some("apply")) {
             match call.get("state").and_then(Value::as_str) {
                 Some("applied") => told.applied += 1,

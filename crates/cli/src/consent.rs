@@ -14,7 +14,7 @@ use crate::print::{Style, escape, note};
 use toolgate_wire::foreign_text;
 
 /// Characters of a command line that are shown.
-const SHOWN: usize = 160;
+const MAX_SHOWN: usize = 160;
 
 /// Uses the file if its content is trusted, or becomes so by the user's answer.
 pub(crate) fn require(source: &Source, store: &TrustStore) -> anyhow::Result<()> {
@@ -85,7 +85,7 @@ fn reach(server: &Value) -> String {
 }
 
 fn clipped(text: &str) -> String {
-    escape::line(&foreign_text::clipped(text, SHOWN)).into_owned()
+    escape::line(&foreign_text::clipped(text, MAX_SHOWN)).into_owned()
 }
 
 /// Does an edit that the user asked for. A file that was trusted, or is made by the edit, is trusted afterwards.

@@ -1,4 +1,4 @@
-//! Reads a program or data from a file or standard input, never more than can be used.
+//! Reads a program or data from a file, standard input or the command line, never more than can be used.
 
 use std::fmt;
 use std::fs::File;
@@ -19,6 +19,8 @@ const MAX_CODE: u64 = 4 * Limit::Code.spec().max;
 pub(crate) enum Source {
     Stdin,
     File(PathBuf),
+    /// The text itself.
+    CommandLine(String),
 }
 
 /// The name to show in messages, safe for a terminal.
@@ -27,6 +29,7 @@ impl fmt::Display for Source {
         match self {
             Source::Stdin => f.write_str("stdin"),
             Source::File(path) => f.write_str(&escape::text(&path.to_string_lossy())),
+            Source::CommandLine(_) => f.write_str("command line"),
         }
     }
 }
@@ -58,6 +61,7 @@ impl Source {
                 read_bounded(io::stdin().lock(), max)
             }
             Source::File(path) => File::open(path).and_then(|file| read_bounded(file, max)),
+            Source::CommandLine(text) => Ok(text.clone().into_bytes()),
         };
         let bytes = bytes.map_err(|error| Usage(format!("cannot read {self}: {}", reason(&error))))?;
         if bytes.len() as u64 > max {

@@ -2,10 +2,11 @@
 //!
 //! # Layout
 //! - `args`: what can be typed; `units`: durations and sizes as people write them
-//! - `commands`: one file a command
+//! - `commands`: one file a command; `browser`: starts the browser of the user
 //! - `consent`: consent to files that come from a folder
 //! - `input`: files and standard input, bounded
 //! - `runner`: from flags to a runner, and the signals that end a run
+//! - `terminal`: asks the person at the terminal about calls that wait
 //! - `tools`: a scripted set of tools, and where long results are kept
 //! - `log`: log lines on standard error that hold up nothing
 //! - `print`: the only place that writes to a terminal
@@ -13,12 +14,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod browser;
 mod commands;
 mod consent;
 mod input;
 mod log;
 mod print;
 mod runner;
+mod terminal;
 mod tools;
 mod units;
 

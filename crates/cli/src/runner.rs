@@ -4,15 +4,18 @@ use std::str::Utf8Error;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use toolgate_bridge::Bridge;
 use toolgate_config::checked::TypeScript;
-use toolgate_engine::{Engine, EngineBuilder, EngineWithRuntime, IsolationMode, V8Settings};
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::run::{FixedEnvironment, RunReport, RunRequest, Runner};
+use toolgate_engine::{Engine, EngineBuilder, EngineWithRuntime, IsolationMode, StartError, V8Settings};
 use toolgate_gateway::runtime::program_types;
+use toolgate_output::{OutputFormat, OutputSettings};
+use toolgate_run::{FixedEnvironment, Readiness, RunReport, RunRequest, Runner};
 use toolgate_wire::{Code, LimitRequest, Profile};
 
 use crate::commands::Usage;
-use crate::commands::servers::ONE_CHECK_BUDGET;
+use crate::commands::program_config::{ProgramConfig, ServerUse};
+use crate::commands::servers::{ONE_CHECK_BUDGET, Opened, spinner};
+use crate::{consent, terminal};
 
 /// An engine for one run: nothing is started ahead for a second one.
 pub(crate) fn for_one_run(isolation: IsolationMode) -> EngineBuilder {
@@ -30,6 +33,47 @@ pub(crate) fn run_once(isolation: IsolationMode, bridge: Arc<Bridge>, request: R
     let environment = FixedEnvironment { types, ..FixedEnvironment::default() };
     let runner = Runner::new(started.engine.clone(), bridge, Arc::new(environment));
     started.wait(run_until_signal(&runner, request))
+}
+
+/// Runs one program under a configuration, and says how its result is shaped. The run itself waits for the servers that
+/// the program names.
+pub(crate) fn run_configured(
+    found: ProgramConfig,
+    isolation: Option<IsolationMode>,
+    request: RunRequest,
+) -> anyhow::Result<(RunReport, OutputSettings)> {
+    let opened = match Opened::for_one_run(found.config, isolation) {
+        Ok(opened) => opened,
+        Err(error) => {
+            let refused = error.downcast::<StartError>()?;
+            return Ok((RunReport::refused(Code::Unavailable, refused.to_string()), OutputSettings::default()));
+        }
+    };
+    opened.within(async |gateway| {
+        if found.servers == ServerUse::Started {
+            let spinner = spinner("starting the servers that the program names");
+            // A server may take longer to start than a program to run: that time is not the program's.
+            let within = gateway.config().settings.limits.start_timeout;
+            gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
+            spinner.finish_and_clear();
+        }
+        let output = for_a_person(gateway.runner().output());
+        // What is recorded to a file, and a rehearsal, begin no durable run.
+        let is_plain = request.recorder.is_none() && !request.staging.is_on();
+        let run = match is_plain && consent::is_interactive() {
+            true => terminal::run(gateway.runner(), request).await,
+            false => run_until_signal(gateway.runner(), request).await,
+        };
+        Ok((run, output))
+    })
+}
+
+/// The configured shape of results; `auto`, which is for models, is indented JSON here.
+fn for_a_person(configured: OutputSettings) -> OutputSettings {
+    match configured.format {
+        OutputFormat::Auto => OutputSettings { format: OutputFormat::Pretty, ..configured },
+        OutputFormat::Pretty | OutputFormat::Compact | OutputFormat::Table => configured,
+    }
 }
 
 /// Runs a program; Ctrl-C and SIGTERM end it as `ABORTED`, with the report of what it has done.

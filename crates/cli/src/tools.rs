@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use toolgate_bridge::Bridge;
+use toolgate_bridge::scripted::Script;
 use toolgate_catalog::CatalogHandle;
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::bridge::scripted::Script;
 use toolgate_output::results::{ResultLimits, ResultStore};
 
 use crate::commands::Usage;

@@ -1,17 +1,22 @@
 //! Kills under load: no wrong answer, no effect twice, nothing left behind.
 
+#[path = "../../engine/tests/support/deno.rs"]
+mod deno;
+
 use std::process::{Command, Stdio};
 
+use deno::deno;
 use serde_json::Value;
 
 #[test]
 fn a_minute_of_kills_leaves_no_wrong_answer() {
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-    let output = chaos.args(["chaos", "--duration", "45s", "--json"]).output().expect("chaos runs");
+    chaos.args(["chaos", "--duration", "45s", "--json"]).env("TOOLGATE_DENO", deno());
+    let output = chaos.output().expect("chaos runs");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{summary}\n{told}");
-    for kind in ["gateway", "server", "worker or zygote"] {
+    for kind in ["gateway", "server", "worker or zygote", "v8"] {
         assert!(summary["killed"][kind].as_u64() > Some(0), "{kind}: {summary}");
     }
     assert!(summary["effects"].as_u64() > Some(0), "{summary}");
@@ -100,7 +105,8 @@ fn a_short_soak_ends_with_right_answers() {
 #[test]
 fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
     let mut chaos = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-    let chaos = chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--seed", "7", "--json"]);
+    let chaos =
+        chaos.args(["chaos", "--durable", "120", "--replicas", "2", "--seed", "7", "--store", "sqlite", "--json"]);
     let output = chaos.output().expect("chaos runs");
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let told = String::from_utf8_lossy(&output.stderr);
@@ -110,7 +116,7 @@ fn durable_runs_lose_and_double_nothing_when_gateways_and_workers_are_killed() {
         (&0.into(), &0.into(), &0.into()),
         "{summary}"
     );
-    assert_eq!(summary["runs"], 120, "{summary}");
+    assert_eq!((&summary["runs"], &summary["store"]), (&120.into(), &"sqlite".into()), "{summary}");
     assert!(summary["right"].as_u64() > Some(0), "{summary}");
     for kind in ["gateway", "worker or zygote"] {
         assert!(summary["killed"][kind].as_u64() > Some(0), "{kind}: {summary}");

@@ -16,12 +16,36 @@ fn a_result_is_json_on_stdout_and_the_console_is_on_stderr() {
     let ran = toolgate_with_input(&["run", "-"], "console.log('one'); console.error('two'); return { a: [1] }");
     assert_eq!(ran.code, 0);
     assert_eq!(ran.stdout, "{\n  \"a\": [\n    1\n  ]\n}\n");
-    assert_eq!(ran.stderr, "one\ntwo\n");
+    assert_eq!(ran.stderr, "| one\n| two\n");
+}
+
+#[test]
+fn a_console_line_is_never_one_of_our_own() {
+    let code = "console.log('error[MEMORY]: out\\nhint: more'); console.warn('warning: late'); throw new Error('real')";
+    let ran = toolgate(&["run", "-e", code]);
+    let ours: Vec<&str> = ran.stderr.lines().filter(|line| !line.starts_with("| ")).collect();
+    assert!(ours[0].starts_with("error[RUNTIME]: Error: real"), "{ran:?}");
+    // The rest is the place in the program.
+    assert!(ours[1..].iter().all(|line| line.starts_with(' ')), "{ran:?}");
 }
 
 #[test]
 fn a_returned_string_is_json_too() {
     assert_eq!(toolgate_with_input(&["run", "-"], "return 'a\"b'").stdout, "\"a\\\"b\"\n");
+}
+
+#[test]
+fn a_program_can_stand_on_the_command_line() {
+    let ran = toolgate(&["run", "-e", "console.log('one'); return -1"]);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "-1\n", "| one\n"));
+    let ran = toolgate(&["run", "--eval", "-1 +"]);
+    assert!(ran.stderr.contains("command line:1:"), "{ran:?}");
+    assert_eq!(toolgate(&["check", "-e", "return 1"]).code, 0);
+
+    let both = toolgate(&["run", "-e", "return 1", "file.ts"]);
+    assert_eq!(both.code, 2, "{both:?}");
+    let neither = toolgate(&["run"]);
+    assert!(neither.code == 2 && neither.stderr.contains("<FILE>"), "{neither:?}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn command_at_work() -> (Child, Vec<Pid>) {
     command.stdin.take().expect("piped").write_all(program).expect("read");
     let mut line = String::new();
     BufReader::new(command.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
-    assert_eq!(line, "here\n");
+    assert_eq!(line, "| here\n");
     let children = children_of(command.id());
     assert!(children.len() >= 2, "a zygote and a worker: {children:?}");
     (command, children)
@@ -132,7 +132,7 @@ fn ended_by(signal: rustix::process::Signal) -> (i32, String) {
     let mut said = BufReader::new(command.stderr.take().expect("piped"));
     let mut line = String::new();
     said.read_line(&mut line).expect("a line");
-    assert_eq!(line, "here\n");
+    assert_eq!(line, "| here\n");
     rustix::process::kill_process(Pid::from_child(&command), signal).expect("sent");
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut said, &mut rest).expect("text");
@@ -176,7 +176,7 @@ fn other_processes_of_the_user_read_neither_its_memory_nor_its_environment() {
     hidden.stdin.take().expect("piped").write_all(b"console.log('here'); await sleep(25000);").expect("read");
     let mut line = String::new();
     BufReader::new(hidden.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
-    assert_eq!(line, "here\n");
+    assert_eq!(line, "| here\n");
     let mut plain = spawn(Command::new("cat"));
     let owners = (owner_of_environment(hidden.id()), owner_of_environment(plain.id()));
     for process in [&mut hidden, &mut plain] {

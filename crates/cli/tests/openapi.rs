@@ -39,6 +39,11 @@ fn serve(mut stream: TcpStream) {
         [json!({"id": 1, "name": "Rex", "status": "sold"}), json!({"id": 2, "name": "Tom", "status": "available"})];
     let line = head.lines().next().unwrap_or_default();
     let (status, answer) = match line.rsplit_once(' ').map_or("", |(request, _)| request) {
+        "GET /openapi.json" => (
+            200,
+            json!({"openapi": "3.0.0", "info": {}, "servers": [{"url": "/v1"}], "paths": {"/pets": {"get": {"operationId": "listPets"}}}, "components": {"securitySchemes": {"api_key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}}}, "security": [{"api_key": []}]}),
+        ),
+        "GET /broken.json" => (200, json!({"openapi": "9"})),
         _ if !head.contains("\r\nx-api-key: k-123") => (401, json!({"message": "no key"})),
         "GET /v1/pets" => (200, json!(pets)),
         "GET /v1/pets?status=available" => (200, json!([pets[1]])),
@@ -152,4 +157,38 @@ fn an_address_that_only_the_document_names_is_not_allowed() {
     assert_eq!(code, 0, "{said}");
     let (code, _, said) = user.run(&["call", "petstore.listPets", "{}"]);
     assert!(code != 0 && said.contains("allowHosts"), "{said}");
+}
+
+#[test]
+fn a_document_at_a_url_is_read_before_it_is_added() {
+    let (user, base) = (User::new(), petstore());
+    let origin = base.trim_end_matches("/v1");
+    let add = |path: &str, more: &[&str]| {
+        let url = format!("{origin}{path}");
+        user.run(&[&["add", "petstore", "--openapi", &url, "--auth", "api_key=${PETSTORE_KEY}"], more].concat())
+    };
+    let config = user.0.path().join(".config/toolgate/toolgate.json");
+    for (path, expected) in [("/broken.json", "is not supported: 2.0, 3.0"), ("/none.json", "the server answered 401")]
+    {
+        let (code, _, said) = add(path, &[]);
+        assert!(code == 2 && said.contains(expected) && !config.exists(), "{path}: {said}");
+    }
+    let (code, _, said) = add("/openapi.json", &[]);
+    assert!(code == 0 && said.contains(&format!("1 tools at {base}")), "{said}");
+    assert!(said.contains("allowHosts: 127.0.0.1"), "{said}");
+    let (code, shown, said) = user.run(&["call", "petstore.listPets", "{}"]);
+    assert!(code == 0 && shown.contains("Rex"), "{said}");
+    assert_eq!(user.run(&["remove", "petstore"]).0, 0);
+    let (code, _, said) = add("/none.json", &["--offline"]);
+    assert!(code == 2 && said.contains("--base"), "{said}");
+    assert_eq!(add("/none.json", &["--offline", "--base", &base]).0, 0);
+}
+
+#[test]
+fn a_public_address_needs_no_exception() {
+    let user = User::new();
+    let (code, _, said) = user.add("https://1.1.1.1/v1");
+    assert!(code == 0 && !said.contains("allowHosts"), "{said}");
+    let config = std::fs::read_to_string(user.0.path().join(".config/toolgate/toolgate.json")).expect("a file");
+    assert!(!config.contains("allowHosts"), "{config}");
 }

@@ -190,6 +190,31 @@ fn the_doors_of_the_command_line_obey_the_policy() {
     assert!(stderr.contains("is denied by the policy: Notes are deleted by people."), "{stderr}");
 }
 
+/// Each command is a process of its own, and the counts of a day are in the store that all of them share.
+#[test]
+fn a_limit_a_day_holds_over_restarts_and_processes() {
+    let user = User::with(json!([{ "tool": "demo.create_note", "do": "allow", "limits": "at most 3 a day" }]), "allow");
+    let call = || user.run(&["call", "demo.create_note", r#"{"name": "a", "text": "b"}"#]);
+    let (code, _, stderr) = call();
+    assert_eq!(code, 0, "{stderr}");
+    let together = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..4).map(|_| scope.spawn(call)).collect();
+        calls.into_iter().map(|call| call.join().expect("a command")).collect::<Vec<_>>()
+    });
+    assert_eq!(together.iter().filter(|(code, ..)| *code == 0).count(), 2, "{together:?}");
+    let (code, _, stderr) = call();
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("DENIED: demo.create_note is denied by the policy"), "{stderr}");
+    let (code, _, stderr) = user.run(&["call", "demo.list_issues"]);
+    assert_eq!(code, 0, "other tools are not counted: {stderr}");
+    // Without its store nothing is known of today, so the call is not made.
+    let user = User::with(json!([{ "tool": "demo.create_note", "do": "allow", "limits": "at most 3 a day" }]), "allow");
+    user.write(".local/state/toolgate/runs", "no folder");
+    let (code, _, stderr) = user.run(&["call", "demo.create_note", r#"{"name": "a", "text": "b"}"#]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("cannot be counted") && stderr.contains("toolgate.runs.store"), "{stderr}");
+}
+
 #[test]
 fn a_gateway_does_not_start_without_its_policy() {
     let user = User::with(json!([{ "tool": "demo.*", "when": "arg.x", "do": "deny" }]), "allow");

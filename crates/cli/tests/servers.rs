@@ -296,7 +296,7 @@ fn a_client_that_goes_away_takes_every_process_with_it() {
     user.run(&["add", "marked", "--", "sh", "-c", "exec \"$0\" demo", env!("CARGO_BIN_EXE_toolgate"), &mark]);
     let mut client = Client::new(&user, &[]);
     client.chain("return await marked.get_issue({ number: 1 })");
-    // Standing still in a long call when the client leaves.
+    // Still in a long call when the client leaves.
     let slow = json!({ "name": "call_tool_chain", "arguments": { "code": "return await marked.slow_task({ seconds: 300 })" } });
     client.send(&json!({ "jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": slow }));
     client.leave();

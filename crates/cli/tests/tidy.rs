@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 const METAPHORS: &str = "desk party shelf porter warden patient patience farewell reception understudy keeper taker tape \
                          judge breath glance";
 
+/// Words that a constant needs more of to say what it bounds.
+const BARE_CONSTANTS: &[&str] =
+    &["MOST", "SHOWN", "LOOK", "REST", "PATIENCE", "LINGER", "PULSE", "QUICK", "LAST_RESORT", "SOON"];
+
 /// The items whose names are checked.
 const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union", "fn", "const", "static", "mod"];
 
@@ -325,4 +329,18 @@ fn links_in_documents_lead_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn constants_say_what_they_bound() {
+    let mut found = Vec::new();
+    for file in crates().iter().flat_map(|folder| files(folder, ".rs")) {
+        for line in read(&file).lines() {
+            let Some((_, declared)) = line.split_once("const ") else { continue };
+            if declared.split_once(':').is_some_and(|(name, _)| BARE_CONSTANTS.contains(&name)) {
+                found.push(format!("{file}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
 }

@@ -19,7 +19,7 @@ fn the_example_of_the_readme_shows_a_chain_with_its_ledger() {
     let said: Vec<&str> = ran.stderr.lines().map(str::trim).collect();
     assert_eq!(
         said.get(..4),
-        Some(&["Lisbon: 21.3 degrees", "Porto: 17.0 degrees", "Faro: 26.0 degrees", "5 calls"][..])
+        Some(&["| Lisbon: 21.3 degrees", "| Porto: 17.0 degrees", "| Faro: 26.0 degrees", "5 calls"][..])
     );
     let calls: Vec<_> = said.iter().skip(4).map(|line| line.split_whitespace().take(2).collect::<Vec<_>>()).collect();
     let forecast = vec!["weather-service.get-forecast", "applied"];
@@ -90,7 +90,13 @@ fn a_check_lists_the_calls_and_runs_nothing() {
     10:58 weather-service.get-forecast { city: … }
     19:20 notes.add { text: … }
     "#);
-    assert_eq!(ran.stderr, "");
+    assert_eq!(findings(&ran.stderr), "");
+}
+
+/// What a check found, without the note of a machine that has no TypeScript to check types with.
+fn findings(stderr: &str) -> String {
+    let is_note = |line: &&str| line.starts_with("the types of the program were not checked");
+    stderr.lines().filter(|line| !is_note(line)).flat_map(|line| [line, "\n"]).collect()
 }
 
 #[test]
@@ -98,7 +104,7 @@ fn a_check_that_finds_an_error_exits_with_one() {
     let code = "notes.add({ text: 'never awaited' });\nreturn await travel.cities({ country: 1 })";
     let ran = toolgate_with_input(&["check", "-", "--tools", DEMO], code);
     assert_eq!(ran.code, 1);
-    insta::assert_snapshot!(ran.stderr, @r"
+    insta::assert_snapshot!(findings(&ran.stderr), @r"
     warning[not_awaited]: The call of notes.add is never awaited
       --> stdin:1:1
        |

@@ -180,6 +180,10 @@ pub(crate) trait Sources {
     fn command(&mut self, line: &str) -> Result<String, Missing>;
     /// A file is about to be read, which may not exist.
     fn reads(&mut self, file: &Path);
+    /// A variable of this name was substituted.
+    fn variable(&mut self, name: &str, value: &str);
+    /// The content of a file, the output of a command or a secret of the keyring was substituted.
+    fn secret(&mut self, value: &str);
 }
 
 /// Substitutes all variables of a text, or reports all that failed. `folder` is the directory of the file.
@@ -200,13 +204,13 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path, sources: &mut dyn Sourc
             rest = "";
             break;
         };
-        let filled_in = match inside.split_once(':') {
-            Some(("file", path)) => content(path, env, folder, sources),
-            Some(("cmd", line)) => sources.command(line),
-            Some(("keyring", name)) => secret(name, env, sources),
-            _ => value(inside, env, folder),
+        let found = match inside.split_once(':') {
+            Some(("file", path)) => content(path, env, folder, sources).inspect(|value| sources.secret(value)),
+            Some(("cmd", line)) => sources.command(line).inspect(|value| sources.secret(value)),
+            Some(("keyring", name)) => secret(name, env, sources).inspect(|value| sources.secret(value)),
+            _ => value(inside, env, folder).inspect(|value| sources.variable(name_of(inside), value)),
         };
-        match filled_in {
+        match found {
             Ok(value) => filled.push_str(&value),
             Err(why) => missing.push(why),
         }
@@ -257,10 +261,7 @@ fn value(inside: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
         _ => {}
     }
     let inside = inside.strip_prefix("env:").unwrap_or(inside);
-    let (name, default) = match inside.split_once(":-") {
-        Some((name, default)) => (name, Some(default)),
-        None => (inside, None),
-    };
+    let (name, default) = (name_of(inside), inside.split_once(":-").map(|(_, default)| default));
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !plain {
@@ -271,6 +272,12 @@ fn value(inside: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
         (Some(value), _) => Ok(value.to_owned()),
         (None, None) => Err(Missing::Unset(name.to_owned())),
     }
+}
+
+/// The name of a variable, without `env:` and without its default.
+fn name_of(inside: &str) -> &str {
+    let inside = inside.strip_prefix("env:").unwrap_or(inside);
+    inside.split_once(":-").map_or(inside, |(name, _)| name)
 }
 
 /// The project directory of a file: its directory, or the parent of `.vscode` or `.cursor`.
@@ -304,6 +311,10 @@ mod tests {
         fn reads(&mut self, file: &Path) {
             self.0.push(file.to_owned());
         }
+
+        fn variable(&mut self, _: &str, _: &str) {}
+
+        fn secret(&mut self, _: &str) {}
     }
 
     fn check(text: &str, expected: Result<&str, &[&str]>) {

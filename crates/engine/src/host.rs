@@ -2,6 +2,7 @@
 //!
 //! A run has one host. The default host is empty: a program can reach only what an embedder adds by name.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +15,9 @@ use toolgate_wire::{CallId, CallState};
 
 /// The future of a call's answer.
 pub type HostFuture = Pin<Box<dyn Future<Output = Result<String, HostError>> + Send>>;
+
+/// What counts the bytes of an answer until its worker has taken them.
+pub type HeldBytes = Box<dyn Any + Send>;
 
 /// One call from a program.
 #[derive(Debug, Clone)]
@@ -63,6 +67,11 @@ pub trait Host: Send + Sync + 'static {
         let _ = id;
         None
     }
+
+    /// What is to be kept until the worker has taken the answer of a call, and dropped then; asked once for each call. A
+    /// program that does not read its answers leaves them in the memory of the host. Without a default: a host in front of
+    /// another one that does not pass this on would count every answer until the run ends.
+    fn take_held(&self, id: CallId) -> Option<HeldBytes>;
 
     /// Whether this call is known to change nothing, which may depend on its arguments (JSON text).
     fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
@@ -115,6 +124,10 @@ impl<L: HostLayer> Host for L {
         let own = self.take_own_decision(id);
         let inner = self.inner().decision(id);
         own.or(inner)
+    }
+
+    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+        self.inner().take_held(id)
     }
 
     fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
@@ -210,6 +223,10 @@ impl Host for Functions {
 
     fn functions(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
+    }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
     }
 }
 

@@ -10,11 +10,19 @@ use toolgate_wire::{CallId, CallRecord, CallState};
 
 use crate::host::HostError;
 
-/// Host calls in the order in which they were made. A call without an answer stays `unknown`.
+/// Host calls in the order in which they were made. A call without an answer stays `unknown`, unless it is known not to have been
+/// sent.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     records: Vec<CallRecord>,
     open: HashMap<CallId, (usize, Instant)>,
+}
+
+fn leave_open(record: &mut CallRecord, since: Instant, is_unsent: bool) {
+    record.ms = since.elapsed().as_secs_f64() * 1e3;
+    if is_unsent {
+        record.state = CallState::NotSent;
+    }
 }
 
 impl Ledger {
@@ -81,11 +89,22 @@ impl Ledger {
         self.records.len()
     }
 
-    /// Takes the records; calls that are still open get their time so far.
-    pub(crate) fn close(&mut self) -> Vec<CallRecord> {
-        for (index, since) in std::mem::take(&mut self.open).into_values() {
+    /// The records so far; calls that are still open have their time so far, and those that `is_unsent` are not sent.
+    pub(crate) fn so_far(&self, is_unsent: impl Fn(CallId) -> bool) -> Vec<CallRecord> {
+        let mut records = self.records.clone();
+        for (id, (index, since)) in &self.open {
+            if let Some(record) = records.get_mut(*index) {
+                leave_open(record, *since, is_unsent(*id));
+            }
+        }
+        records
+    }
+
+    /// Takes the records; calls that are still open are as [`Ledger::so_far`] says.
+    pub(crate) fn close(&mut self, is_unsent: impl Fn(CallId) -> bool) -> Vec<CallRecord> {
+        for (id, (index, since)) in std::mem::take(&mut self.open) {
             if let Some(record) = self.records.get_mut(index) {
-                record.ms = since.elapsed().as_secs_f64() * 1e3;
+                leave_open(record, since, is_unsent(id));
             }
         }
         std::mem::take(&mut self.records)

@@ -46,6 +46,7 @@
 
 #![forbid(unsafe_code)]
 
+mod call_replies;
 mod cancel;
 mod clock;
 pub mod delegation;
@@ -62,6 +63,7 @@ mod process;
 mod pump;
 mod queue;
 mod refill;
+mod shared_core;
 mod socket;
 mod source;
 mod thread;
@@ -79,6 +81,6 @@ pub use tokio_util::sync::CancellationToken;
 pub use toolgate_guest::{FOLDER_JAIL, lockdown::Reuse, lockdown::Without, take_over_if_asked};
 pub use toolgate_plan::{Violation, validate_code};
 pub use toolgate_wire as wire;
-pub use turns::{NoPermit, Permit, TurnQueue};
+pub use turns::{NoPermit, Permit, TurnLoan, TurnQueue};
 pub use v8::{DENO_VARIABLE, V8Settings, V8Status, find_deno, v8_status};
 pub use with_runtime::EngineWithRuntime;

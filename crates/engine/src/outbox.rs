@@ -14,6 +14,8 @@ use rustix::fd::OwnedFd;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use toolgate_wire::ToWorker;
 
+use crate::host::HeldBytes;
+
 /// The kinds of frame that are counted while they wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameKind {
@@ -27,6 +29,10 @@ pub(crate) enum FrameKind {
     Answer,
     /// The data that follows the program.
     Data,
+    /// That the run waited for a person.
+    Waited,
+    /// What precedes the text of a long reply, which is sent from where it is. The text counts as the reply.
+    ReplyHead,
 }
 
 impl FrameKind {
@@ -36,6 +42,7 @@ impl FrameKind {
             ToWorker::Reply { .. } => FrameKind::Reply,
             ToWorker::Fire { .. } => FrameKind::Fire,
             ToWorker::Answer(_) => FrameKind::Answer,
+            ToWorker::Waited { .. } => FrameKind::Waited,
         }
     }
 }
@@ -50,34 +57,42 @@ pub(crate) struct Outbox {
     wake: OwnedFd,
 }
 
+/// A frame that the socket has not accepted completely.
+struct Frame {
+    kind: FrameKind,
+    bytes: Arc<Vec<u8>>,
+    /// Counts the bytes until they are accepted.
+    held: Option<HeldBytes>,
+}
+
 /// Frames that the socket has not accepted, in order.
 #[derive(Default)]
 struct Backlog {
-    waiting: VecDeque<(FrameKind, Arc<Vec<u8>>)>,
+    waiting: VecDeque<Frame>,
     /// Bytes of the first frame that are sent already.
     sent: usize,
-    counts: [usize; 5],
+    counts: [usize; 7],
     /// Whether frames are collected until the next flush.
     held: bool,
 }
 
 impl Backlog {
-    fn push(&mut self, kind: FrameKind, bytes: Arc<Vec<u8>>) {
-        self.waiting.push_back((kind, bytes));
-        self.counts[kind as usize] += 1;
+    fn push(&mut self, frame: Frame) {
+        self.counts[frame.kind as usize] += 1;
+        self.waiting.push_back(frame);
     }
 
     /// The next bytes to send: as many frames as one system call sends.
     fn unsent(&self) -> Vec<IoSlice<'_>> {
         let skipped = std::iter::once(self.sent).chain(std::iter::repeat(0));
         let frames = self.waiting.iter().zip(skipped).take(MAX_FRAMES_PER_SEND);
-        frames.map(|((_, bytes), sent)| IoSlice::new(bytes.get(sent..).unwrap_or_default())).collect()
+        frames.map(|(frame, sent)| IoSlice::new(frame.bytes.get(sent..).unwrap_or_default())).collect()
     }
 
     /// Removes `count` bytes that the socket accepted.
     fn accepted(&mut self, count: usize) {
         self.sent += count;
-        while let Some((kind, bytes)) = self.waiting.front()
+        while let Some(Frame { kind, bytes, .. }) = self.waiting.front()
             && bytes.len() <= self.sent
         {
             self.sent -= bytes.len();
@@ -99,12 +114,26 @@ impl Outbox {
 
     /// Sends a frame's bytes. What the socket does not accept at once stays for the pump.
     pub(crate) fn put(&self, kind: FrameKind, bytes: Arc<Vec<u8>>) {
-        if bytes.is_empty() {
-            return;
+        self.put_held(kind, bytes, None);
+    }
+
+    /// The same; `held` is dropped when the socket has accepted the frame.
+    pub(crate) fn put_held(&self, kind: FrameKind, bytes: Arc<Vec<u8>>, held: Option<HeldBytes>) {
+        if !bytes.is_empty() {
+            self.put_frames([Frame { kind, bytes, held }]);
         }
+    }
+
+    /// Sends a long reply as its head and its text, which is not copied, with one system call.
+    pub(crate) fn put_long_reply(&self, head: Arc<Vec<u8>>, text: Arc<Vec<u8>>, held: Option<HeldBytes>) {
+        let head = Frame { kind: FrameKind::ReplyHead, bytes: head, held: None };
+        self.put_frames([head, Frame { kind: FrameKind::Reply, bytes: text, held }]);
+    }
+
+    fn put_frames<const N: usize>(&self, frames: [Frame; N]) {
         let mut backlog = self.backlog.lock();
         let idle = backlog.waiting.is_empty() && !backlog.held;
-        backlog.push(kind, bytes);
+        frames.into_iter().for_each(|frame| backlog.push(frame));
         if idle && self.send(&mut backlog) {
             self.wake_pump();
         }
@@ -113,6 +142,18 @@ impl Outbox {
     /// Collects frames until [`Outbox::flush`], for a pump that has more frames to handle before it waits.
     pub(crate) fn hold(&self) {
         self.backlog.lock().held = true;
+    }
+
+    /// Drops the frames that wait in `other`, whose worker gets nothing more. What counts the bytes of such a frame goes on
+    /// counting them while the same bytes wait here.
+    pub(crate) fn take_over(&self, other: &Outbox) {
+        let dropped = std::mem::take(&mut *other.backlog.lock());
+        let mut backlog = self.backlog.lock();
+        for frame in dropped.waiting.into_iter().filter(|frame| frame.held.is_some()) {
+            if let Some(same) = backlog.waiting.iter_mut().find(|same| Arc::ptr_eq(&same.bytes, &frame.bytes)) {
+                same.held = frame.held;
+            }
+        }
     }
 
     /// Wakes the pump that waits with this outbox.
@@ -203,6 +244,28 @@ mod tests {
         assert_eq!((outbox.waiting(FrameKind::Answer), outbox.waiting(FrameKind::Fire)), (0, 0));
         drop((outbox, ours));
         assert_eq!(reader.join().expect("reader"), 4 + 1 + 1 + 4 + 4 * 1024 * 1024 + 4 + 1 + 4 + 8);
+    }
+
+    #[test]
+    fn what_counts_a_frame_is_dropped_when_the_socket_has_accepted_it() {
+        let (ours, mut theirs) = UnixStream::pair().expect("pair");
+        let outbox = Outbox::new(&ours).expect("outbox");
+        let counted = Arc::new(());
+        let put = |bytes: usize| {
+            outbox.put_held(FrameKind::Reply, Arc::new(vec![b'x'; bytes]), Some(Box::new(Arc::clone(&counted))));
+        };
+        put(1);
+        assert_eq!(Arc::strong_count(&counted), 1, "accepted at once");
+        put(4 * 1024 * 1024);
+        put(1);
+        assert_eq!(Arc::strong_count(&counted), 3);
+        let reader = std::thread::spawn(move || theirs.read_to_end(&mut Vec::new()));
+        while outbox.flush() {
+            std::thread::yield_now();
+        }
+        assert_eq!(Arc::strong_count(&counted), 1);
+        drop((outbox, ours));
+        reader.join().expect("reader").expect("read");
     }
 
     #[test]

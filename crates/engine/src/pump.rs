@@ -12,21 +12,25 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
+use rustix::thread::CpuSet;
 use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
 use toolgate_wire::limits::{self, MAX_ARGUMENTS, MAX_NAME};
 use toolgate_wire::{
     CallId, CallRecord, CallState, Destination, Failure, FromWorker, Limits, Logs, Moved, Start, ToWorker,
 };
 
-use crate::host::{Host, HostCall, HostError, HostFuture};
+use crate::call_replies::{CallReplies, PendingReply, RunSoFar, WorkerClock, panicked};
+use crate::clock::CpuClock;
+use crate::host::{Host, HostCall, HostFuture};
 use crate::ledger::Ledger;
-use crate::migrate::{Migration, MigrationFailure, MigrationOptions, TargetWorker};
+use crate::migrate::{Migration, MigrationFailure, MigrationOptions, Raced, TargetWorker};
 use crate::observer::Observer;
-use crate::outbox::FrameKind;
+use crate::outbox::{FrameKind, Outbox};
 use crate::process::ProcessEnd;
-use crate::socket::WorkerSocket;
+use crate::shared_core::SharedCore;
+use crate::socket::{WakeSource, WorkerSocket};
 use crate::timers::Timers;
-use crate::transcript::{Channel, ChannelOptions, Divergence, Recorder, Replay, hold_back};
+use crate::transcript::{AfterReplay, Channel, ChannelOptions, Divergence, Recorder, Replay, hold_back};
 
 /// Time after the deadline in which a worker may still report the timeout itself, with logs and position.
 const DEADLINE_GRACE: Duration = Duration::from_millis(12);
@@ -101,83 +105,28 @@ pub(crate) struct Job {
     /// What the run repeats first; `start` and `data` are from it.
     pub(crate) replay: Option<Arc<Replay>>,
     pub(crate) runtime: tokio::runtime::Handle,
-}
-
-/// What the pump shares with the tasks of calls in progress.
-struct Shared {
-    channel: Channel,
-    ledger: Mutex<Ledger>,
-    host: Arc<dyn Host>,
-    observer: Option<Arc<dyn Observer>>,
-}
-
-impl Shared {
-    fn reply(&self, id: CallId, target: &Target, answer: Result<String, HostError>) {
-        let decision = self.host.decision(id);
-        if let Some(record) = self.ledger.lock().end(id, &answer, decision)
-            && let Some(observer) = &self.observer
-        {
-            observer.call_ended(record);
-        }
-        let state = answer.as_ref().map_or_else(|error| error.state, |_| CallState::Applied);
-        let body = answer.map(String::into_bytes).map_err(|error| error.to_json(target).into_bytes());
-        self.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
-    }
-}
-
-/// A reply that is not sent yet. Replies with an error when the host's code panics.
-struct PendingReply {
-    shared: Arc<Shared>,
-    id: CallId,
-    target: Target,
-    sent: bool,
-}
-
-impl PendingReply {
-    fn send(&mut self, answer: Result<String, HostError>) {
-        self.sent = true;
-        self.shared.reply(self.id, &self.target, answer);
-    }
-}
-
-impl Drop for PendingReply {
-    fn drop(&mut self) {
-        if !self.sent && std::thread::panicking() {
-            self.send(Err(panicked()));
-        }
-    }
-}
-
-fn panicked() -> HostError {
-    HostError::unknown("INTERNAL", "the host failed during the call")
+    /// The cores that the run may use.
+    pub(crate) cores: Option<CpuSet>,
+    /// The core of a run that has just begun.
+    pub(crate) core: Option<SharedCore>,
 }
 
 /// Sends the program and serves the worker until the run ends.
 ///
 /// With `migration`, the run may go on with another worker, which has ended when this returns.
-pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<MigrationOptions<'_>>) -> Driven {
-    let Job { start, data, deadline, host, observer, recorder, replay, runtime } = job;
-    let options = ChannelOptions { may_migrate: migration.is_some(), recorder, is_repeating: replay.is_some() };
-    let channel = Channel::new(socket.outbox(), options);
-    let shared = Arc::new(Shared { channel, ledger: Mutex::default(), host: host.clone(), observer: observer.clone() });
-    let limits = start.limits.clone();
+pub(crate) fn drive(
+    socket: &mut WorkerSocket,
+    job: Job,
+    clock: Option<CpuClock>,
+    migration: Option<MigrationOptions<'_>>,
+) -> Driven {
+    let (runtime, replay) = (job.runtime.clone(), job.replay.clone());
+    let recorder = job.recorder.clone();
+    // A run that goes on makes such calls: its recorder knows what becomes of them.
+    let stops = |replay: &&Arc<Replay>| matches!(replay.then, AfterReplay::Stop(_));
+    let unsent = replay.as_ref().filter(stops).map(|replay| replay.unsent.clone()).unwrap_or_default();
     let _in_runtime = runtime.enter();
-    shared.channel.send_start(start, data);
-    let mut pump = Pump {
-        limits,
-        deadline,
-        host,
-        observer,
-        shared: shared.clone(),
-        runtime: runtime.clone(),
-        tasks: Vec::new(),
-        timers: Timers::default(),
-        logs: Logs::default(),
-        log_bytes: 0,
-        moved: None,
-        target_end: None,
-        target_layers: None,
-    };
+    let mut pump = Pump::begin(socket.outbox(), job, clock, migration.is_some());
     let repeated = replay.map_or(Ok(None), |replay| {
         let repeated = pump.repeat(socket, &replay);
         // The time of the repetition is not the program's.
@@ -194,7 +143,8 @@ pub(crate) fn drive(socket: &mut WorkerSocket, job: Job, migration: Option<Migra
     for task in pump.tasks.drain(..) {
         task.abort();
     }
-    let calls = shared.ledger.lock().close();
+    let is_unsent = |id| unsent.contains(&id) || recorder.as_ref().is_some_and(|recorder| recorder.is_unsent(id));
+    let calls = pump.ledger().close(is_unsent);
     Driven {
         end,
         logs: pump.logs,
@@ -229,8 +179,13 @@ pub(crate) struct Pump {
     deadline: Instant,
     host: Arc<dyn Host>,
     observer: Option<Arc<dyn Observer>>,
-    shared: Arc<Shared>,
+    /// Knows how long the run has waited for people.
+    waits: Option<Arc<dyn Recorder>>,
+    clock: WorkerClock,
+    replies: Arc<CallReplies>,
     runtime: tokio::runtime::Handle,
+    /// Until the run has lasted for a while.
+    core: Option<SharedCore>,
     tasks: Vec<tokio::task::AbortHandle>,
     timers: Timers,
     logs: Logs,
@@ -241,12 +196,56 @@ pub(crate) struct Pump {
 }
 
 impl Pump {
+    /// Sends the program.
+    pub(crate) fn begin(outbox: Arc<Outbox>, job: Job, clock: Option<CpuClock>, may_migrate: bool) -> Self {
+        let Job { start, data, deadline, host, observer, recorder, replay, runtime, core, cores: _ } = job;
+        let waits = recorder.clone();
+        let options = ChannelOptions { may_migrate, recorder, is_repeating: replay.is_some() };
+        let channel = Channel::new(outbox, options);
+        let replies = Arc::new(CallReplies {
+            channel,
+            ledger: Mutex::default(),
+            host: host.clone(),
+            observer: observer.clone(),
+            // A recorded run may wait for a person, and then its time ends later.
+            deadline: waits.is_none().then_some(deadline),
+        });
+        let clock: WorkerClock = Arc::new(Mutex::new(clock));
+        if let Some(recorder) = &waits {
+            recorder.begins(RunSoFar::new(&replies, &clock));
+        }
+        let limits = start.limits.clone();
+        replies.channel.send_start(start, data);
+        Pump {
+            limits,
+            deadline,
+            host,
+            observer,
+            waits,
+            clock,
+            replies,
+            runtime,
+            core,
+            tasks: Vec::new(),
+            timers: Timers::default(),
+            logs: Logs::default(),
+            log_bytes: 0,
+            moved: None,
+            target_end: None,
+            target_layers: None,
+        }
+    }
+
     fn serve(&mut self, socket: &mut WorkerSocket, mut migration: Option<Migration<'_>>) -> Result<Finished, Lost> {
         loop {
             let check = migration.as_ref().map(Migration::next_check);
             let until = check.map_or(self.next_wakeup(), |check| check.min(self.next_wakeup()));
-            let outbox = self.shared.channel.outbox();
-            let frame = socket.next(until, Some(&outbox))?;
+            let outbox = self.replies.channel.outbox();
+            let wake = self.wake_source();
+            // A read ends soon in any case.
+            let core = self.core.as_ref().filter(|_| wake == WakeSource::WorkerAndOutbox);
+            let until = core.map_or(until, |core| until.min(core.until));
+            let frame = socket.next(until, Some(&outbox), wake)?;
             // Replies to a burst of calls are sent together.
             if socket.has_frame() {
                 outbox.hold();
@@ -262,20 +261,30 @@ impl Pump {
                 return Err(Lost::Deadline);
             }
             self.fire_due();
+            // A migration starts processes and threads, which would have the one core as well.
+            let is_checked = check.is_some_and(|check| check <= now);
+            if let Some(core) = self.core.take_if(|core| core.until <= now || is_checked) {
+                core.give_up();
+            }
             if check.is_some_and(|check| check <= now)
                 && let Some(due) = migration.take()
             {
                 match self.check_migration(socket, due, now) {
                     Checked::Later(later) => migration = Some(later),
-                    Checked::Stays => self.shared.channel.stop_recording(),
+                    Checked::Stays => self.replies.channel.stop_recording(),
                     Checked::Ended(end) => return end,
                 }
             }
         }
     }
 
+    /// A task of a call can need the pump without a frame of the worker. A person is waited for by such a task too.
+    fn wake_source(&self) -> WakeSource {
+        if self.tasks.is_empty() { WakeSource::Worker } else { WakeSource::WorkerAndOutbox }
+    }
+
     /// Acts on a frame; returns the end of the run when the frame reports it.
-    fn handle(&mut self, frame: FromWorker) -> Result<Option<Finished>, Lost> {
+    pub(crate) fn handle(&mut self, frame: FromWorker) -> Result<Option<Finished>, Lost> {
         let read_only = match &frame {
             FromWorker::Call { target, args, .. } => {
                 check_length(target, args)?;
@@ -283,7 +292,7 @@ impl Pump {
             }
             _ => false,
         };
-        self.shared.channel.record_received(&frame, read_only);
+        self.replies.channel.record_received(&frame, read_only);
         match frame {
             FromWorker::Done { end, memory, cpu, dropped } => Ok(Some(self.finished(end, memory, cpu, dropped))),
             FromWorker::Call { id, target, args } => self.call(id, target, args, read_only).map(|()| None),
@@ -304,7 +313,7 @@ impl Pump {
         mut migration: Migration<'a>,
         now: Instant,
     ) -> Checked<'a> {
-        if !self.shared.channel.can_migrate() {
+        if !self.replies.channel.can_migrate() {
             return Checked::Stays;
         }
         match migration.check(now) {
@@ -323,20 +332,32 @@ impl Pump {
     ) -> Option<Result<Finished, Lost>> {
         let source = migration.options.source;
         let _registered = (migration.options.on_cancel)(target.killer());
+        let mut before = CpuBefore { source: Duration::ZERO, target: target.clock().read() };
+        let mut replay = self.begin_replay(&mut *target);
+        let began = Instant::now();
+        if let Some(until) = migration.race_end(began) {
+            self.target_layers = Some(target.layers());
+            self.moved = Some(migration.record(Destination::StayedLost, began, began));
+            match self.race(socket, &mut *target, &mut replay, until) {
+                Raced::TargetIsAhead(frame) => replay.put_back(frame),
+                Raced::Undecided => {}
+                Raced::SourceEnded(end) => return Some(end),
+                Raced::TargetFailed(failure) => {
+                    self.moved = Some(migration.record(failure.destination(), began, Instant::now()));
+                    return None;
+                }
+            }
+        }
         source.stop().ok()?;
-        let stopped = Instant::now();
+        let stopped = if self.moved.is_some() { began } else { Instant::now() };
         if let Some(end) = self.drain(socket) {
             return Some(end);
         }
-        let before = CpuBefore { source: source.clock().read(), target: target.clock().read() };
+        before.source = source.clock().read();
         self.target_layers = Some(target.layers());
-        let replayed = self.replay(&mut *target, before.source);
+        let replayed = self.replay(&mut *target, replay, before.source);
         let caught_up = replayed.as_ref().map_or_else(|_| Instant::now(), |replayed| replayed.caught_up);
-        let to = match &replayed {
-            Ok(_) | Err(MigrationFailure::Over { caught_up: true, .. }) => Destination::V8,
-            Err(MigrationFailure::Diverged) => Destination::StayedDiverged,
-            Err(MigrationFailure::Lost | MigrationFailure::Over { .. }) => Destination::StayedLost,
-        };
+        let to = replayed.as_ref().map_or_else(MigrationFailure::destination, |_| Destination::V8);
         self.moved = Some(migration.record(to, stopped, caught_up));
         match replayed {
             Ok(replayed) => {
@@ -374,6 +395,7 @@ impl Pump {
         before: &CpuBefore,
     ) -> Result<Finished, Lost> {
         let clock = target.clock();
+        *self.clock.lock() = Some(clock.clone());
         let end = match self.handle(frame) {
             Ok(None) => self.serve(target.socket(), None),
             Ok(Some(finished)) => Ok(finished),
@@ -386,7 +408,7 @@ impl Pump {
     }
 
     pub(crate) fn channel(&self) -> &Channel {
-        &self.shared.channel
+        &self.replies.channel
     }
 
     pub(crate) fn host(&self) -> &dyn Host {
@@ -394,12 +416,12 @@ impl Pump {
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.shared.ledger.lock()
+        self.replies.ledger.lock()
     }
 
     /// When the run ends in any case.
     pub(crate) fn hard_deadline(&self) -> Instant {
-        self.deadline + DEADLINE_GRACE
+        self.deadline + DEADLINE_GRACE + self.waits.as_ref().map_or(Duration::ZERO, |recorder| recorder.waited())
     }
 
     /// When the pump has something to do without a frame: a timer, or the deadline.
@@ -417,7 +439,7 @@ impl Pump {
         let now = Instant::now();
         if self.timers.next().is_some_and(|due| due <= now) {
             for id in self.timers.due(now) {
-                self.shared.channel.send(&ToWorker::Fire { id, now: wall_clock() }, None);
+                self.replies.channel.send(&ToWorker::Fire { id, now: wall_clock() }, None);
             }
         }
     }
@@ -438,7 +460,7 @@ impl Pump {
     }
 
     pub(crate) fn arm(&mut self, id: CallId, delay: f64) -> Result<(), Lost> {
-        if self.timers.len() + self.shared.channel.outbox().waiting(FrameKind::Fire) >= MAX_TIMERS {
+        if self.timers.len() + self.replies.channel.outbox().waiting(FrameKind::Fire) >= MAX_TIMERS {
             return Err(Lost::Violation("more timers than allowed"));
         }
         self.timers.arm(id, delay)
@@ -449,22 +471,22 @@ impl Pump {
         if question.name_bytes() > MAX_NAME {
             return Err(Lost::Violation("a name too long"));
         }
-        if self.shared.channel.outbox().waiting(FrameKind::Answer) > 0 {
+        if self.replies.channel.outbox().waiting(FrameKind::Answer) > 0 {
             return Err(Lost::Violation("a question before the answer to the previous one"));
         }
         let answer = self.host.answer(question);
-        self.shared.channel.send(&ToWorker::Answer(answer.map(String::into_bytes)), None);
+        self.replies.channel.send(&ToWorker::Answer(answer.map(String::into_bytes)), None);
         Ok(())
     }
 
     fn call(&mut self, id: CallId, target: Target, args: Vec<u8>, read_only: bool) -> Result<(), Lost> {
         let index = {
-            let mut ledger = self.shared.ledger.lock();
+            let mut ledger = self.replies.ledger.lock();
             if ledger.is_open(id) {
                 return Err(Lost::Violation("a call number used twice"));
             }
             // A call whose reply the worker has not read is still in progress for that worker.
-            let in_flight = ledger.in_flight() + self.shared.channel.outbox().waiting(FrameKind::Reply);
+            let in_flight = ledger.in_flight() + self.replies.channel.outbox().waiting(FrameKind::Reply);
             if ledger.len() as u64 >= self.limits.calls || in_flight as u64 >= self.limits.calls_in_flight {
                 return Err(Lost::Violation("more calls than allowed"));
             }
@@ -487,7 +509,7 @@ impl Pump {
             return Err(Lost::Violation("arguments that are not JSON"));
         }
         let call = HostCall { id, target: target.clone(), args };
-        let future = match self.shared.channel.recorder().filter(|_| !read_only) {
+        let future = match self.replies.channel.recorder().filter(|_| !read_only) {
             Some(recorder) => hold_back(recorder, self.host.clone(), id, call),
             None => self.host.call(call),
         };
@@ -506,7 +528,7 @@ impl Pump {
     pub(crate) fn answer_from_record(&self, id: CallId, state: CallState, body: Result<Vec<u8>, Vec<u8>>) {
         let decision = self.host.decision(id);
         self.ledger().repeat_end(id, Duration::ZERO, state, &body, decision);
-        self.shared.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
+        self.replies.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
     }
 
     /// Polls the call once; a future that is not ready is spawned on the runtime.
@@ -515,12 +537,12 @@ impl Pump {
         let polled = catch_unwind(AssertUnwindSafe(|| pin!(&mut future).poll(&mut context)));
         match polled {
             Ok(Poll::Pending) => {}
-            Ok(Poll::Ready(answer)) => return self.shared.reply(id, &target, answer),
-            Err(_) => return self.shared.reply(id, &target, Err(panicked())),
+            Ok(Poll::Ready(answer)) => return self.replies.reply(id, &target, answer),
+            Err(_) => return self.replies.reply(id, &target, Err(panicked())),
         }
-        let shared = self.shared.clone();
+        let replies = self.replies.clone();
         let task = self.runtime.spawn(async move {
-            let mut reply = PendingReply { shared, id, target, sent: false };
+            let mut reply = PendingReply::new(replies, id, target);
             let answer = future.await;
             reply.send(answer);
         });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// Delay before refilling a pool, so that on one core the fork does not preempt the thread that delivers the answer.
-const ANSWER_HEAD_START: Duration = Duration::from_micros(200);
+pub(crate) const ANSWER_HEAD_START: Duration = Duration::from_micros(200);
 
 /// Refills a pool in the background, once for each request.
 pub(crate) struct RefillThread<T> {
@@ -16,12 +16,12 @@ pub(crate) struct RefillThread<T> {
 }
 
 impl<T: Send + 'static> RefillThread<T> {
-    /// Starts the thread; `refill` does the work.
-    pub(crate) fn new(name: &str, mut refill: impl FnMut(T) + Send + 'static) -> io::Result<Self> {
+    /// Starts the thread; `refill` does the work, so long after it was requested.
+    pub(crate) fn new(name: &str, delay: Duration, mut refill: impl FnMut(T) + Send + 'static) -> io::Result<Self> {
         let (requests, inbox) = channel();
         let serve = move || {
             while let Ok(request) = inbox.recv() {
-                std::thread::sleep(ANSWER_HEAD_START);
+                std::thread::sleep(delay);
                 refill(request);
             }
         };

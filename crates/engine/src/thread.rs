@@ -6,9 +6,10 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use crate::clock::CpuClock;
 use crate::pump::{Driven, Job, drive};
 use crate::socket::WorkerSocket;
 
@@ -27,7 +28,10 @@ pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Re
     let abandoned = Arc::new(AtomicBool::new(false));
     let flag = abandoned.clone();
     let socket = std::fs::File::from(OwnedFd::from(theirs));
+    let clock: Arc<OnceLock<Option<CpuClock>>> = Arc::default();
+    let own = clock.clone();
     std::thread::Builder::new().name("toolgate-guest".into()).stack_size(STACK_SIZE).spawn(move || {
+        own.get_or_init(CpuClock::of_this_thread);
         // The socket is broken when the pump has given up the run; then no one needs the error.
         let _ = toolgate_guest::run_on_this_thread(Box::new(socket), flag);
     })?;
@@ -38,7 +42,8 @@ pub(crate) fn run<R>(job: Job, on_cancel: impl FnOnce(Stop) -> R) -> std::io::Re
     }));
     let mut socket = WorkerSocket::new(ours)?;
     let driven = match socket.hello(job.deadline) {
-        Ok(_) => drive(&mut socket, job, None),
+        // It has a clock before it says hello.
+        Ok(_) => drive(&mut socket, job, clock.get().cloned().flatten(), None),
         Err(lost) => Driven::lost(lost),
     };
     abandoned.store(true, Ordering::Relaxed);

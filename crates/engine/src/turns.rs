@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct TurnQueue {
     limit: AtomicUsize,
+    /// Turns of jobs that wait, which others may have meanwhile.
+    lent: AtomicUsize,
     capacity: usize,
     state: Mutex<State>,
 }
@@ -35,6 +37,16 @@ pub struct Permit {
     queue: Option<Arc<TurnQueue>>,
 }
 
+/// The turn of a job that waits, lent to another one until it is dropped.
+#[derive(Debug)]
+pub struct TurnLoan(Arc<TurnQueue>);
+
+impl Drop for TurnLoan {
+    fn drop(&mut self) {
+        self.0.lent.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Why a job got no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPermit {
@@ -47,7 +59,12 @@ pub enum NoPermit {
 impl TurnQueue {
     /// A queue in which `limit` jobs run and `capacity` wait.
     pub fn new(limit: usize, capacity: usize) -> Arc<Self> {
-        Arc::new(Self { limit: AtomicUsize::new(limit.max(1)), capacity, state: Mutex::default() })
+        Arc::new(Self {
+            limit: AtomicUsize::new(limit.max(1)),
+            lent: AtomicUsize::new(0),
+            capacity,
+            state: Mutex::default(),
+        })
     }
 
     /// A permit, if a job may run now.
@@ -99,6 +116,14 @@ impl TurnQueue {
         self.let_in();
     }
 
+    /// Lets one more in until the loan is dropped: for a job that has a turn and waits for something. It takes its turn back at
+    /// once; of too many, those that end next are not replaced.
+    pub fn lend(self: &Arc<Self>) -> TurnLoan {
+        self.lent.fetch_add(1, Ordering::Relaxed);
+        self.let_in();
+        TurnLoan(Arc::clone(self))
+    }
+
     /// Lets in those that wait while there is room.
     fn let_in(self: &Arc<Self>) {
         loop {
@@ -114,7 +139,7 @@ impl TurnQueue {
     }
 
     fn limit(&self) -> usize {
-        self.limit.load(Ordering::Relaxed)
+        self.limit.load(Ordering::Relaxed) + self.lent.load(Ordering::Relaxed)
     }
 
     /// How many run and how many wait.
@@ -275,6 +300,22 @@ mod tests {
         assert!(poll(&mut third).is_pending());
         drop(two);
         assert!(granted(&mut third).is_some());
+    }
+
+    #[test]
+    fn a_turn_that_is_lent_lets_one_more_in_and_is_taken_back_at_once() {
+        let queue = TurnQueue::new(1, 10);
+        let waits = queue.try_enter();
+        let mut second: Turn<'_> = pin!(queue.enter(1));
+        assert!(poll(&mut second).is_pending());
+        let loan = queue.lend();
+        let running = granted(&mut second);
+        assert!(running.is_some());
+        drop(loan);
+        drop(running);
+        assert!(queue.try_enter().is_none(), "the one that waited has its turn");
+        drop(waits);
+        assert!(queue.try_enter().is_some());
     }
 
     #[test]

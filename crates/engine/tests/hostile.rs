@@ -3,16 +3,19 @@
 //! After each one the host must be the same and healthy, the next harmless run right, nothing
 //! left behind, and nothing of the host or of another run in anything that came out.
 
+#[path = "support/rewinding.rs"]
+mod rewinding;
 mod support;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use rewinding::permits_rewinding;
 use serde_json::json;
 use support::deno::deno;
 use support::machine::{children, descriptors, forget_peak, peak, resident, threads};
 use support::{Case, eventually, load, process_builder, show, specs, thread_builder, v8_builder};
-use toolgate_engine::wire::{Profile, Report};
+use toolgate_engine::wire::{Interpreter, Profile, Report};
 use toolgate_engine::{Engine, EngineChoice, Request, Reuse, V8Settings};
 
 /// Only cases whose name has this in it are run, when it is set: for work on one of them.
@@ -26,6 +29,8 @@ const GROWTH: u64 = 192 * 1024 * 1024;
 /// How far the host's memory may grow during a run, above what the program itself may hold.
 const HOST_MEMORY: u64 = 16 * 1024 * 1024;
 const LEAST_CASES: usize = 120;
+/// Cases that must have run in a worker that was put back.
+const LEAST_REWOUND: usize = 120;
 const START_OF_V8: Duration = Duration::from_secs(3);
 /// The caller of every run, where workers are used again for the same caller.
 const CALLER: &str = "ada";
@@ -108,8 +113,25 @@ fn promises() -> BTreeSet<String> {
     page.lines().filter_map(|line| line.strip_prefix("- `")?.split('`').next().map(str::to_owned)).collect()
 }
 
-async fn run(engine: &Engine, name: &str, case: &Case, faults: &mut Vec<String>) {
-    let Some(expect) = case.expected_on(name) else { return };
+/// A run of the case's kind, with its limits, leaves a marker in its worker. Whether it returned, so that the worker is kept.
+async fn leave_marker(engine: &Engine, case: &Case) -> bool {
+    let request = case.request();
+    let code = match request.profile {
+        Profile::Compute => "(data) => { globalThis.kept = data.marker; return 1 }",
+        Profile::Chain | Profile::Snippet => "globalThis.kept = context.marker; return 1",
+    };
+    let request = Request {
+        data: Some(json!({ "marker": MARKER }).to_string()),
+        caller: Some(CALLER.into()),
+        limits: request.limits,
+        ..Request::new(request.profile, code)
+    };
+    engine.run(request).await.failure().is_none()
+}
+
+/// The report of a case; `None` when it is not for this engine.
+async fn run(engine: &Engine, name: &str, case: &Case, faults: &mut Vec<String>) -> Option<Report> {
+    let expect = case.expected_on(name)?;
     let request = Request { caller: Some(CALLER.into()), ..case.request() };
     let (can_measure, before) = (forget_peak(), resident());
     let report = engine.run(request).await;
@@ -124,6 +146,7 @@ async fn run(engine: &Engine, name: &str, case: &Case, faults: &mut Vec<String>)
     if report.elapsed > case.patience() + start {
         faults.push(format!("{} [{name}] took {:?}", case.name, report.elapsed));
     }
+    Some(report)
 }
 
 fn cases() -> Vec<Case> {
@@ -147,16 +170,30 @@ async fn every_case() {
     eventually("a disposed engine has no process", || children().is_empty()).await;
 }
 
-/// Every case in a worker that was put back after the harmless run before it, which had a marker; and every harmless run in one
-/// that a case may have had. Without the cases that end at their deadline: they take long, and their worker is killed as ever.
+/// Every case in a worker that was put back after the harmless run before it, which had its limits and a marker; and every
+/// harmless run in one that a case may have had. Without the cases that end at their deadline: they take long, and their worker
+/// is killed as ever.
+///
+/// A worker that is worn out or has computed for long is replaced, so a few of the cases may get a fresh one.
 async fn every_case_in_a_worker_that_is_used_again() {
     let engine = process_builder().reuse(Reuse::SameCaller).build().expect("a process engine");
     let baseline = Baseline::of(&engine).await.with_kept_workers();
-    let mut faults = Vec::new();
+    let (mut faults, mut fresh, mut rewound) = (Vec::new(), Vec::new(), 0);
     for case in cases().into_iter().filter(|case| !case.ends_at_its_deadline()) {
-        run(&engine, "process", &case, &mut faults).await;
+        let is_kept = leave_marker(&engine, &case).await;
+        if let Some(report) = run(&engine, "process", &case, &mut faults).await
+            && is_kept
+            && report.engine != Interpreter::None
+        {
+            rewound += usize::from(report.isolation.rewound);
+            fresh.extend((!report.isolation.rewound).then_some(case.name.clone()));
+        }
         healthy(&engine).await;
         baseline.check(&case.name).await;
+    }
+    if permits_rewinding() {
+        assert!(10 * rewound >= 9 * (rewound + fresh.len()), "{rewound} were rewound, and not {fresh:?}");
+        assert!(rewound >= LEAST_REWOUND || std::env::var_os(ONLY).is_some(), "only {rewound} were rewound");
     }
     assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
     engine.dispose();

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+use rustix::thread::sched_getaffinity;
 use serde_json::json;
 use support::machine::{Child, children, children_of};
 use support::{eventually, process_builder, show, thread_builder};
@@ -414,6 +416,38 @@ async fn neighbours_are_never_disturbed() {
     assert!(!neighbour.is_finished());
     release.notify_one();
     assert_eq!(value(&neighbour.await.expect("joined")), "\"released\"");
+}
+
+/// Cores that the pump's thread may run on, and the fewest that a child of this process may.
+fn cores() -> (u32, u32) {
+    let count = |pid: Option<Pid>| sched_getaffinity(pid).ok().map(|set| set.count());
+    let children = children().into_iter().filter(|child| !child.is_zombie());
+    let fewest = children.filter_map(|child| count(Pid::from_raw(child.pid.cast_signed()))).min();
+    (count(None).unwrap_or(0), fewest.unwrap_or(0))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_run_shares_a_core_with_its_worker_and_a_long_one_gives_it_up() {
+    let _alone = ALONE.lock().await;
+    let engine = process_builder().build().expect("engine");
+    let all = cores().0;
+    if all < 2 {
+        return;
+    }
+    let host = Arc::new(Functions::new().with("cores", |_| std::future::ready(Ok(json!(cores())))));
+    let code = "const first = await cores(); await sleep(100); return [first, await cores()]";
+    let runs = tokio::task::spawn_blocking(move || {
+        // A busy machine may be late with the first call.
+        let shared = (0..200).find_map(|_| {
+            let report = engine.run_blocking(Request { host: host.clone(), ..Request::new(Profile::Chain, code) });
+            let counts: [(u32, u32); 2] = serde_json::from_str(value(&report)).expect("two counts");
+            (counts[0] == (1, 1)).then_some(counts[1])
+        });
+        (shared, cores().0)
+    });
+    let (shared, afterwards) = runs.await.expect("joined");
+    assert_eq!(shared.expect("a run on one core"), (all, all), "the run has lasted");
+    assert_eq!(afterwards, all, "the caller's thread is as it was");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

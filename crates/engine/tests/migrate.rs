@@ -140,6 +140,42 @@ async fn every_call_is_made_once_when_the_run_moves_to_v8() {
     assert!(moved > ON_V8 as usize / 4, "only {moved} of {ON_V8} runs moved");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_is_made_once_whichever_worker_is_ahead() {
+    let builder = || process_builder().rehearse_migration().always_race();
+    check_many(REHEARSED / 4, 10_000, builder, V8Settings::default()).await;
+    let v8 = V8Settings { deno: Some(deno()), ..V8Settings::default() };
+    let moved = check_many(ON_V8 / 4, 1_000_000, || process_builder().always_race(), v8).await;
+    assert!(moved > 0, "no run moved");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ended_before_its_target_is_left_alone_the_next_time() {
+    let v8 = V8Settings { move_after: Duration::from_millis(2), ..V8Settings::default() };
+    let builder = process_builder().rehearse_migration().always_race().engine(EngineChoice::Auto).v8(v8);
+    let engine = builder.build().expect("an engine");
+    let rounds = Arc::new(Mutex::new(0));
+    let run = async |code: &str, times: u32| {
+        *rounds.lock().expect("a number") = times;
+        let asked = rounds.clone();
+        let host = Functions::new().with("rounds", move |_| {
+            let times = *asked.lock().expect("a number");
+            async move { Ok(json!(times)) }
+        });
+        engine.run(Request { host: Arc::new(host), ..Request::new(Profile::Chain, code) }).await.usage.moved
+    };
+    // Which of two equal workers ends first is not certain, so several programs try; the source has a head start.
+    for number in 0..50 {
+        let code = format!("let s = {number}; for (let i = await rounds(); i > 0; i--) s += i % 7; return s;");
+        if run(&code, 300_000).await.is_some_and(|moved| moved.to == Destination::StayedLost) {
+            // Half of the work is less than what it is left alone for, and more than the two milliseconds.
+            assert_eq!(run(&code, 150_000).await, None);
+            return;
+        }
+    }
+    panic!("the target was always ahead");
+}
+
 fn moving_engine(move_after: Duration) -> Engine {
     let v8 = V8Settings { deno: Some(deno()), move_after, ..V8Settings::default() };
     process_builder().engine(EngineChoice::Auto).v8(v8).build().expect("an engine")

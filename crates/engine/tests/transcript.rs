@@ -6,13 +6,14 @@
 mod programs;
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::deno::deno;
 use support::{process_builder, show};
+use toolgate_engine::host::HeldBytes;
 use toolgate_engine::transcript::{
     AfterReplay, Delivery, DigestKey, Durable, LineCheck, NotDurable, OpenCall, Recorder, Replay, Step, StepEvent,
 };
@@ -57,7 +58,16 @@ impl Memory {
         let kept = self.kept.lock().expect("record");
         let (start, data) = kept.start.clone().expect("a start");
         let steps = kept.steps[..length].to_vec();
-        Replay { start, data, key: self.key.clone(), steps, lines: LineCheck::Compared, left: None, then }
+        Replay {
+            start,
+            data,
+            key: self.key.clone(),
+            steps,
+            lines: LineCheck::Compared,
+            left: None,
+            then,
+            unsent: HashSet::new(),
+        }
     }
 
     fn length(&self) -> usize {
@@ -133,6 +143,10 @@ impl Host for Noting {
 
     fn is_read_only(&self, target: &Target) -> bool {
         *target == Target::Function("look".into())
+    }
+
+    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+        self.functions.take_held(id)
     }
 }
 
@@ -292,8 +306,8 @@ async fn a_run_goes_on_wherever_its_record_ends() {
     const STEADY: &str = "
         const out = [await write(1), typeof tools.shop.price];
         setTimeout(() => out.push('second'), 6); setTimeout(() => out.push('first'), 2);
-        out.push(await Promise.all([look(2), write(3)]));
-        await sleep(9); console.log(out.length);
+        const both = await Promise.all([look(2), write(3)]);
+        await sleep(9); out.push(both); console.log(out.length);
         try { await fail(4); } catch (e) { out.push(e.message); }
         return [out, Math.random()];";
     let engine = engine();

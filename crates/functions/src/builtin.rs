@@ -3,7 +3,7 @@
 
 use super::http::{Fetcher, HttpRequest, HttpResponse, is_safe};
 use super::weather::{self, WeatherSettings};
-use super::{CallContext, FailedEffect, FunctionError, HostFunction, Registry, SignatureError};
+use super::{CallContext, FailedEffect, FunctionAnswer, FunctionError, HostFunction, Registry, SignatureError};
 use serde_json::{Value, json};
 use std::sync::atomic::AtomicBool;
 
@@ -38,7 +38,7 @@ fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
         .required("request", request, "What to send. A body that is not a string is sent as JSON.")
         .returns(response_schema())
         .reads_only(|args| is_safe_request(args.first()))
-        .handle(move |context, mut args| {
+        .handle_counted(move |context, mut args| {
             let fetcher = fetcher.clone();
             async move {
                 let mut init = args.first_mut().map(Value::take).unwrap_or_default();
@@ -59,7 +59,7 @@ fn fetch(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
         .optional("init", init_schema(), "How to send it; GET without a body by default.")
         .returns(response_schema())
         .reads_only(|args| is_safe_request(args.get(1)))
-        .handle(move |context, args| {
+        .handle_counted(move |context, args| {
             let fetcher = fetcher.clone();
             async move { send(&fetcher, &context, args.first().unwrap_or(&Value::Null), args.get(1)).await }
         })
@@ -70,11 +70,11 @@ async fn send(
     context: &CallContext,
     url: &Value,
     init: Option<&Value>,
-) -> Result<Value, FunctionError> {
+) -> Result<FunctionAnswer, FunctionError> {
     let request = HttpRequest::new(url.as_str().unwrap_or_default(), init, fetcher.limits().request_body)?;
     let redirected = AtomicBool::new(false);
     let response = fetcher.fetch_noting(context, request, &redirected).await;
-    response.map(HttpResponse::into_json).map_err(|error| match redirected.into_inner() {
+    response.and_then(HttpResponse::into_answer).map_err(|error| match redirected.into_inner() {
         true => FunctionError::from(error).with_effect(FailedEffect::Unknown),
         false => error.into(),
     })

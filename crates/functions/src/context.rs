@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use toolgate_wire::ByteBudget;
 
 /// Maximum number of warnings of one run.
 const MAX_WARNINGS: usize = 20;
@@ -20,6 +21,8 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// The deadline of the run.
     pub deadline: Option<Instant>,
+    /// Counts the bytes of the answer, from the first byte until it is handed on: the budget of the run or of its caller.
+    pub budget: ByteBudget,
     /// Warnings for the report of the run.
     pub warnings: Warnings,
     /// What the caller of the registry passes on to handlers of its own.

@@ -11,14 +11,20 @@
 //!
 //! The result is the JSON value of a 2xx response, its text if it is not JSON, `null` if it is empty.
 
+use super::answer::{CountedBody, grow_to, is_json, quoted_bytes};
+use super::http::FetchError;
 use super::http::{TrustedClient, read_body, retry_after};
 use super::idempotency;
-use super::{ErrorCode, FailedEffect, FunctionBuilder, FunctionError, HostFunction, Param, Presence, SignatureError};
+use super::{
+    ErrorCode, FailedEffect, FunctionAnswer, FunctionBuilder, FunctionError, HostFunction, Param, Presence,
+    SignatureError,
+};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use toolgate_wire::ByteBudget;
 use url::Url;
 
 /// Maximum size of a response body, in bytes.
@@ -128,16 +134,21 @@ impl HttpEndpoint {
         };
         let builder = self.effect.on(builder);
         let endpoint = Arc::new(self);
-        builder.handle(move |_, args| {
+        builder.handle_counted(move |context, args| {
             let (endpoint, client) = (Arc::clone(&endpoint), client.clone());
             async move {
                 let client = client.get().map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
-                endpoint.call(&client, args).await
+                endpoint.call(&client, args, &context.budget).await
             }
         })
     }
 
-    async fn call(&self, client: &Client, args: Vec<Value>) -> Result<Value, FunctionError> {
+    async fn call(
+        &self,
+        client: &Client,
+        args: Vec<Value>,
+        budget: &ByteBudget,
+    ) -> Result<FunctionAnswer, FunctionError> {
         let request = client.request(self.method.into(), self.url_for(&args));
         let mut request = request.headers(self.headers.clone()).timeout(self.timeout);
         // Headers of the configuration take precedence.
@@ -149,7 +160,7 @@ impl HttpEndpoint {
             request = request.json(&json!({ "args": args }));
         }
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        self.answer(response).await
+        self.answer(response, budget).await
     }
 
     fn url_for(&self, args: &[Value]) -> Url {
@@ -169,13 +180,14 @@ impl HttpEndpoint {
         url
     }
 
-    async fn answer(&self, response: Response) -> Result<Value, FunctionError> {
+    async fn answer(&self, response: Response, budget: &ByteBudget) -> Result<FunctionAnswer, FunctionError> {
         let status = response.status();
         let wait = retry_after(response.headers());
-        let body = read_body(response, MAX_BODY_BYTES).await?;
+        let body = read_body(response, MAX_BODY_BYTES, budget).await?;
         if status.is_success() {
-            return Ok(value_of(body));
+            return Ok(value_of(body)?);
         }
+        let body = body.bytes;
         let code = match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
@@ -203,9 +215,16 @@ fn anything() -> Param {
     Param { name: "args".to_owned(), schema: json!(true), presence: Presence::Rest, description: String::new() }
 }
 
-fn value_of(body: Vec<u8>) -> Value {
-    if body.is_empty() {
-        return Value::Null;
+/// The JSON text of a body: the body itself if it is JSON, else a string.
+fn value_of(body: CountedBody) -> Result<FunctionAnswer, FetchError> {
+    let CountedBody { bytes, mut permit } = body;
+    if bytes.is_empty() {
+        return Ok(Value::Null.into());
     }
-    serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()))
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    if is_json(&text, 0) {
+        return Ok(FunctionAnswer::of_text(text, permit));
+    }
+    grow_to(&mut permit, text.len().saturating_add(quoted_bytes(&text)))?;
+    Ok(FunctionAnswer::of_text(Value::String(text).to_string(), permit))
 }

@@ -19,6 +19,8 @@ pub enum ErrorCode {
     Refused,
     /// A request or a response exceeds its limit.
     TooLarge,
+    /// A response does not fit into the bytes that its run, its caller or the process may have in flight.
+    OverBudget,
     /// The timeout of the function or the deadline of the run has passed.
     Timeout,
     /// The run was cancelled.
@@ -34,7 +36,9 @@ impl ErrorCode {
     fn usual_effect(self) -> FailedEffect {
         match self {
             Self::UnknownFunction | Self::InvalidArguments | Self::Refused => FailedEffect::NotSent,
-            Self::TooLarge | Self::Timeout | Self::Aborted | Self::Unavailable => FailedEffect::Unknown,
+            Self::TooLarge | Self::OverBudget | Self::Timeout | Self::Aborted | Self::Unavailable => {
+                FailedEffect::Unknown
+            }
             Self::Failed => FailedEffect::Failed,
         }
     }
@@ -46,6 +50,7 @@ impl ErrorCode {
             Self::InvalidArguments => "INVALID_ARGUMENTS",
             Self::Refused => "REFUSED",
             Self::TooLarge => "TOO_LARGE",
+            Self::OverBudget => "OVER_BUDGET",
             Self::Timeout => "TIMEOUT",
             Self::Aborted => "ABORTED",
             Self::Unavailable => "UNAVAILABLE",
@@ -155,6 +160,7 @@ mod tests {
             ErrorCode::InvalidArguments,
             ErrorCode::Refused,
             ErrorCode::TooLarge,
+            ErrorCode::OverBudget,
             ErrorCode::Timeout,
             ErrorCode::Aborted,
             ErrorCode::Unavailable,

@@ -3,17 +3,18 @@
 //! Arguments are positional and validated here, so that a handler may rely on them. Results are not validated against
 //! their schema: the function is trusted, its caller is not.
 
-use super::{CallContext, ErrorCode, FailedEffect, FunctionBuilder, FunctionError, FunctionName};
-use jsonschema::Validator;
+use super::{CallContext, ErrorCode, FailedEffect, FunctionAnswer, FunctionBuilder, FunctionError, FunctionName};
 use serde_json::{Value, json};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use tokio::time::Instant;
+use toolgate_catalog::arguments::{BoundedSchema, Checked};
 use toolgate_wire::foreign_text::clipped;
 
 /// The future of a handler's result.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Value, FunctionError>> + Send>>;
+pub(super) type Answer = Pin<Box<dyn Future<Output = Result<FunctionAnswer, FunctionError>> + Send>>;
 /// Whether a call with these arguments changes nothing; `None` if no call is known to.
 pub(super) type ReadsOnly = Option<Arc<dyn Fn(&[Value]) -> bool + Send + Sync>>;
 pub(super) type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
@@ -54,7 +55,7 @@ pub(super) struct Inner {
     pub(super) description: String,
     pub(super) params: Vec<Param>,
     /// One for each parameter.
-    pub(super) validators: Vec<Validator>,
+    pub(super) schemas: Vec<BoundedSchema>,
     pub(super) result: Value,
     pub(super) reads_only: ReadsOnly,
     pub(super) is_idempotent: bool,
@@ -66,6 +67,11 @@ impl HostFunction {
     /// Starts building a function.
     pub fn builder(name: impl Into<String>) -> FunctionBuilder {
         FunctionBuilder::new(name.into())
+    }
+
+    /// Bytes that its compiled schemas may take.
+    pub fn schema_bytes(&self) -> u64 {
+        self.0.schemas.iter().map(BoundedSchema::bytes).sum()
     }
 
     /// Its name.
@@ -117,13 +123,23 @@ impl HostFunction {
         json!({ "name": self.name(), "description": self.description(), "input_schema": schema })
     }
 
-    /// Validates the arguments and runs the handler until it returns, the run is cancelled or the deadline passes.
+    /// The same as [`HostFunction::answer`], as a tree.
+    ///
+    /// # Errors
+    /// As there, or if the answer cannot be a tree.
     pub async fn call(&self, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
+        self.answer(context, args).await?.into_value()
+    }
+
+    /// Validates the arguments and runs the handler until it returns, the run is cancelled or the deadline passes.
+    ///
+    /// # Errors
+    /// If the arguments do not fit, the call ends early, or the function fails.
+    pub async fn answer(&self, context: CallContext, args: Vec<Value>) -> Result<FunctionAnswer, FunctionError> {
+        self.check_time(&context)?;
         self.check(&args)?;
-        if context.cancel.is_cancelled() {
-            let ended = self.ended(ErrorCode::Aborted, "was cancelled with its run");
-            return Err(ended.with_effect(FailedEffect::NotSent));
-        }
+        // The check may have taken the rest of the run's time.
+        self.check_time(&context)?;
         let cancel = context.cancel.clone();
         let deadline = context.deadline;
         let over = async move {
@@ -140,6 +156,18 @@ impl HostFunction {
         }
     }
 
+    /// Whether the run still goes on.
+    fn check_time(&self, context: &CallContext) -> Result<(), FunctionError> {
+        let ended = if context.cancel.is_cancelled() {
+            self.ended(ErrorCode::Aborted, "was cancelled with its run")
+        } else if context.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            self.ended(ErrorCode::Timeout, "was not called before the run's deadline")
+        } else {
+            return Ok(());
+        };
+        Err(ended.with_effect(FailedEffect::NotSent))
+    }
+
     fn ended(&self, code: ErrorCode, how: &str) -> FunctionError {
         FunctionError::new(code, format!("{} {how}", self.name()))
     }
@@ -150,7 +178,7 @@ impl HostFunction {
             Err(FunctionError::new(ErrorCode::InvalidArguments, format!("{}: {complaint}", self.name())))
         };
         let params = self.params();
-        for (at, (param, validator)) in params.iter().zip(&self.0.validators).enumerate() {
+        for (at, (param, schema)) in params.iter().zip(&self.0.schemas).enumerate() {
             let given = match param.presence {
                 Presence::Rest => args.get(at..).unwrap_or_default(),
                 Presence::Required | Presence::Optional => args.get(at..=at).unwrap_or_default(),
@@ -159,7 +187,7 @@ impl HostFunction {
                 return wrong(format!("argument {} `{}` is missing", at + 1, param.name));
             }
             for (further, value) in given.iter().enumerate() {
-                if let Some(complaint) = complaint(param, validator, value) {
+                if let Some(complaint) = complaint(param, schema, value) {
                     return wrong(format!("argument {} `{}`{complaint}", at + further + 1, param.name));
                 }
             }
@@ -172,14 +200,18 @@ impl HostFunction {
     }
 }
 
-fn complaint(param: &Param, validator: &Validator, value: &Value) -> Option<String> {
+fn complaint(param: &Param, schema: &BoundedSchema, value: &Value) -> Option<String> {
     if param.presence == Presence::Optional && value.is_null() {
         return None;
     }
-    let error = validator.validate(value).err()?;
-    let path = error.instance_path().to_string();
-    let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
-    Some(shortened(format!("{place}: {error}")))
+    match schema.check(value) {
+        Checked::Fits => None,
+        Checked::Wrong { at, message } => {
+            let place = if at.is_empty() { String::new() } else { format!(" at {at}") };
+            Some(shortened(format!("{place}: {message}")))
+        }
+        Checked::NotBegun => Some(": checking it against its schema would take too long; pass less at once".to_owned()),
+    }
 }
 
 pub(super) fn shortened(text: String) -> String {
@@ -197,7 +229,6 @@ mod tests {
     use super::*;
     use serde_json::json;
     use std::time::Duration;
-    use tokio::time::Instant;
 
     fn add() -> HostFunction {
         HostFunction::builder("add")
@@ -255,6 +286,45 @@ mod tests {
         context.cancel.cancel();
         let error = never().call(context, vec![]).await.expect_err("cancelled");
         assert_eq!(error.code, ErrorCode::Aborted);
+    }
+
+    /// A function that takes any of 5,000 fractions, which are compared one by one.
+    fn one_of_many() -> HostFunction {
+        let fractions: Vec<Value> = (0..5_000).map(|n| json!(f64::from(n) + 0.5)).collect();
+        HostFunction::builder("f")
+            .foreign()
+            .required("a", json!({"type": "array", "items": {"enum": fractions}}), "")
+            .handle(|_, args| async move { Ok(json!(args.len())) })
+            .expect("a sound signature")
+    }
+
+    #[test]
+    fn a_check_that_would_take_long_is_not_begun() {
+        check(&one_of_many(), json!([vec![4_999.5; 100]]), "ok");
+        check(
+            &one_of_many(),
+            json!([vec![4_999.5; 100_000]]),
+            "f: argument 1 `a`: checking it against its schema would take too long; pass less at once",
+        );
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_over_calls_nothing() {
+        let called = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = Arc::clone(&called);
+        let function = HostFunction::builder("f").handle(move |_, _| {
+            told.store(true, std::sync::atomic::Ordering::Relaxed);
+            async { Ok(Value::Null) }
+        });
+        let function = function.expect("a sound signature");
+        let late = CallContext { deadline: Some(Instant::now()), ..Default::default() };
+        let error = function.call(late, vec![]).await.expect_err("too late");
+        assert_eq!((error.code, error.effect), (ErrorCode::Timeout, FailedEffect::NotSent));
+        let cancelled = CallContext::default();
+        cancelled.cancel.cancel();
+        let error = function.call(cancelled, vec![]).await.expect_err("cancelled");
+        assert_eq!((error.code, error.effect), (ErrorCode::Aborted, FailedEffect::NotSent));
+        assert!(!called.load(std::sync::atomic::Ordering::Relaxed));
     }
 
     #[tokio::test]

@@ -6,7 +6,8 @@
 //!
 //! # Layout
 //! - `name`, `function`, `signature`: [`FunctionName`], [`HostFunction`] and the builder that checks a signature
-//! - `context`, `error`: [`CallContext`], the input of a handler besides its arguments, and [`FunctionError`]
+//! - `context`, `answer`, `error`: [`CallContext`], the input of a handler besides its arguments, [`FunctionAnswer`] and
+//!   [`FunctionError`]
 //! - `registry`: [`Registry`] merges, restricts and calls functions; [`find()`] looks for those that a task needs
 //! - [`builtin`], [`weather`], [`endpoint`]: the built-in functions, and functions from the configuration
 //! - [`docs`]: documentation from signatures
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 pub mod builtin;
 mod context;
 pub mod docs;
@@ -30,6 +32,7 @@ mod registry;
 mod signature;
 pub mod weather;
 
+pub use answer::{FunctionAnswer, counted_bytes, is_json};
 pub use context::{CallContext, Coordinates, Hints, Warnings};
 pub use error::{ErrorCode, FailedEffect, FunctionError};
 pub use find::find;

@@ -3,7 +3,7 @@
 //! Registries are immutable values: merging and restricting return new ones, so one run cannot change the functions of
 //! another.
 
-use super::{CallContext, ErrorCode, FunctionError, HostFunction};
+use super::{CallContext, ErrorCode, FunctionAnswer, FunctionError, HostFunction};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolgate_wire::foreign_text::escaped;
@@ -89,8 +89,21 @@ impl Registry {
 
     /// Calls a function. A function that was not granted and one that does not exist give the same error.
     pub async fn call(&self, name: &str, context: CallContext, args: Vec<Value>) -> Result<Value, FunctionError> {
+        self.answer(name, context, args).await?.into_value()
+    }
+
+    /// The same, in the form in which the function gives it.
+    ///
+    /// # Errors
+    /// If there is no such function, or it fails.
+    pub async fn answer(
+        &self,
+        name: &str,
+        context: CallContext,
+        args: Vec<Value>,
+    ) -> Result<FunctionAnswer, FunctionError> {
         match self.0.get(name) {
-            Some(function) => function.call(context, args).await,
+            Some(function) => function.answer(context, args).await,
             None => {
                 let unknown = UnknownFunction { unknown: vec![name.to_owned()], known: self.names() };
                 Err(FunctionError::new(ErrorCode::UnknownFunction, unknown.to_string()))

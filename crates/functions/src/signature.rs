@@ -2,11 +2,11 @@
 
 use super::function::{Handler, Inner, ReadsOnly, shortened};
 use super::name::is_identifier;
-use super::{BadName, CallContext, FunctionError, FunctionName, HostFunction, Param, Presence};
-use jsonschema::{PatternOptions, Validator};
+use super::{BadName, CallContext, FunctionAnswer, FunctionError, FunctionName, HostFunction, Param, Presence};
 use serde_json::Value;
 use std::future::Future;
 use std::sync::Arc;
+use toolgate_catalog::arguments::{BoundedSchema, SchemaMemory};
 
 /// Why a signature is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,7 @@ pub struct FunctionBuilder {
     reads_only: ReadsOnly,
     is_idempotent: bool,
     is_tool: bool,
+    shown: Option<Value>,
     origin: Origin,
 }
 
@@ -80,6 +81,7 @@ impl FunctionBuilder {
             reads_only: None,
             is_idempotent: false,
             is_tool: false,
+            shown: None,
             origin: Origin::Own,
         }
     }
@@ -128,6 +130,13 @@ impl FunctionBuilder {
         self
     }
 
+    /// Shows another schema of the first argument than the one that it is checked by: what is called checks it too.
+    #[must_use]
+    pub fn shows_argument(mut self, schema: Value) -> Self {
+        self.shown = Some(schema);
+        self
+    }
+
     /// Sets the JSON Schema of the result.
     #[must_use]
     pub fn returns(mut self, schema: Value) -> Self {
@@ -135,13 +144,14 @@ impl FunctionBuilder {
         self
     }
 
-    /// Declares that calls for which this holds change nothing, so that a run which made them may be run again. It sees
     /// It calls a tool: who may call it is decided about that tool, not about the function.
+    #[must_use]
     pub fn is_tool(mut self) -> Self {
         self.is_tool = true;
         self
     }
 
+    /// Declares that calls for which this holds change nothing, so that a run which made them may be run again. It sees
     /// arguments that were not validated.
     #[must_use]
     pub fn reads_only(mut self, reads_only: impl Fn(&[Value]) -> bool + Send + Sync + 'static) -> Self {
@@ -162,6 +172,18 @@ impl FunctionBuilder {
         F: Fn(CallContext, Vec<Value>) -> A + Send + Sync + 'static,
         A: Future<Output = Result<Value, FunctionError>> + Send + 'static,
     {
+        self.handle_counted(move |context, args| {
+            let answer = handler(context, args);
+            async move { answer.await.map(FunctionAnswer::from) }
+        })
+    }
+
+    /// The same with a handler that counts what it reads in the budget of its context.
+    pub fn handle_counted<F, A>(self, handler: F) -> Result<HostFunction, SignatureError>
+    where
+        F: Fn(CallContext, Vec<Value>) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<FunctionAnswer, FunctionError>> + Send + 'static,
+    {
         let name = FunctionName::parse(&self.name)?;
         check_order(&name, &self.params)?;
         if self.origin == Origin::Foreign
@@ -169,14 +191,18 @@ impl FunctionBuilder {
         {
             return Err(SignatureError::Reference { function: name, param: param.name.clone() });
         }
-        let validators = self.params.iter().map(|param| validator(&name, param)).collect::<Result<_, _>>()?;
+        let memory = SchemaMemory::of_function();
+        let schemas = self.params.iter().map(|param| compiled(&name, param, &memory)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, params, result, reads_only, is_idempotent, is_tool, .. } = self;
+        let Self { description, mut params, result, reads_only, is_idempotent, is_tool, shown, .. } = self;
+        if let (Some(first), Some(shown)) = (params.first_mut(), shown) {
+            first.schema = shown;
+        }
         Ok(HostFunction(Arc::new(Inner {
             name,
             description,
             params,
-            validators,
+            schemas,
             result,
             reads_only,
             is_idempotent,
@@ -216,15 +242,12 @@ fn has_reference(schema: &Value) -> bool {
     }
 }
 
-/// Compiles a schema. Schemas may come from a remote caller, so patterns use a regular expression engine without
-/// backtracking, and remote references are not resolved.
-fn validator(function: &FunctionName, param: &Param) -> Result<Validator, SignatureError> {
-    jsonschema::options().with_pattern_options(PatternOptions::regex()).build(&param.schema).map_err(|error| {
-        SignatureError::Schema {
-            function: function.clone(),
-            param: param.name.clone(),
-            complaint: shortened(error.to_string()),
-        }
+/// Compiles a schema, which may come from a remote caller.
+fn compiled(function: &FunctionName, param: &Param, memory: &SchemaMemory) -> Result<BoundedSchema, SignatureError> {
+    BoundedSchema::without_backtracking(&param.schema, memory).map_err(|complaint| SignatureError::Schema {
+        function: function.clone(),
+        param: param.name.clone(),
+        complaint: shortened(complaint),
     })
 }
 
@@ -257,8 +280,12 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_none_is_refused_when_the_function_is_built() {
-        for schema in [json!({"type": "numbr"}), json!({"$ref": "http://127.0.0.1:1/x.json"}), json!({"pattern": "("})]
-        {
+        for schema in [
+            json!({"type": "numbr"}),
+            json!({"$ref": "http://127.0.0.1:1/x.json"}),
+            json!({"pattern": "("}),
+            json!({"$dynamicRef": "#x", "$dynamicAnchor": "x"}),
+        ] {
             let built =
                 HostFunction::builder("f").required("a", schema.clone(), "").handle(|_, _| async { Ok(json!(1)) });
             assert!(matches!(built, Err(SignatureError::Schema { .. })), "{schema}");
@@ -274,7 +301,6 @@ mod tests {
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
             json!({"not": {"$ref": "#"}}),
             json!({"if": {"$ref": "#"}, "then": true}),
-            json!({"$dynamicRef": "#x", "$dynamicAnchor": "x"}),
         ] {
             let built = HostFunction::builder("f").required("a", schema, "").handle(|_, _| async { Ok(json!(1)) });
             let function = built.expect("a schema, if an odd one");

@@ -7,6 +7,7 @@ use super::{CallContext, Coordinates, ErrorCode, FunctionError, HostFunction, Si
 use reqwest::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
+use toolgate_wire::ByteBudget;
 use url::Url;
 
 const CURRENT: &str = "temperature_2m,relative_humidity_2m,apparent_temperature,is_day,precipitation,weather_code,cloud_cover,\
@@ -44,7 +45,7 @@ pub fn get_weather(settings: &WeatherSettings) -> Result<HostFunction, Signature
             async move {
                 let place = place(args.first(), &context)?;
                 let client = client.get().map_err(|error| FunctionError::new(ErrorCode::Unavailable, error))?;
-                current(&client, &settings, place).await
+                current(&client, &settings, place, &context.budget).await
             }
         })
 }
@@ -93,14 +94,19 @@ fn place(given: Option<&Value>, context: &CallContext) -> Result<Coordinates, Fu
     Ok(place)
 }
 
-async fn current(client: &Client, settings: &WeatherSettings, place: Coordinates) -> Result<Value, FunctionError> {
+async fn current(
+    client: &Client,
+    settings: &WeatherSettings,
+    place: Coordinates,
+    budget: &ByteBudget,
+) -> Result<Value, FunctionError> {
     let request = client.get(forecast_url(&settings.base_url, place)).timeout(settings.timeout);
     let response = request.send().await.map_err(|error| unavailable(&error))?;
     let status = response.status();
     if !status.is_success() {
         return Err(FunctionError::failed(format!("the weather service answered {status}")));
     }
-    let body = read_body(response, MAX_BODY_BYTES).await?;
+    let body = read_body(response, MAX_BODY_BYTES, budget).await?.bytes;
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let part = |name: &str| answer.get(name).cloned();
     let (Some(current), Some(units)) = (part("current"), part("current_units")) else {

@@ -1,20 +1,12 @@
-//! Runs programs over the user's tools.
+//! The running whole: the user's configuration, backends, catalog and runs, and what an agent sees of them.
 //!
 //! # Layout
-//! - [`runtime`]: the running whole: configuration, backends, catalog, cache
+//! - [`runtime`]: starts, reloads and ends everything, and records what happens
 //! - [`agent`]: what an agent sees: tools, resources, prompts
-//! - [`run`]: the one way from a request to a report, on the cheapest path that can answer
-//! - [`bridge`]: the one way from a program to a tool
-//! - [`approvals`]: how a person is asked about a call
-//! - [`stage`]: writes that are reviewed together before any is sent
-//! - [`backends`]: supervised MCP servers
+//!
+//! A run itself is [`toolgate_run`]'s, a call of a tool [`toolgate_bridge`]'s, a server [`toolgate_backends`]'s.
 
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod approvals;
-pub mod backends;
-pub mod bridge;
-pub mod run;
 pub mod runtime;
-pub mod stage;

@@ -10,7 +10,7 @@ use toolgate_wire::codec::tag;
 use toolgate_wire::frame::{Question, Stream, Target};
 use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_RANDOM_BYTES};
 
-use crate::data::{self, Caps, DepthPolicy, SerialiseError, UnwritablePolicy};
+use crate::data::{self, Caps, DepthPolicy, Listing, SerialiseError, UnwritablePolicy};
 use crate::globals::Resolvers;
 use crate::memory;
 use crate::prelude;
@@ -50,7 +50,8 @@ fn locale<'js>(natives: &Object<'js>) -> Result<()> {
             ctx.eval_with_options(prelude::LOCALE, options)
         }),
     )?;
-    natives.set("localeData", Func::from(|| prelude::LOCALE_DATA))
+    natives.set("localeData", Func::from(|| prelude::LOCALE_DATA))?;
+    natives.set("localeCompare", Func::from(|ctx: Ctx<'js>, slow: Function<'js>| data::locale_compare(&ctx, &slow)))
 }
 
 fn clock_and_random<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
@@ -141,9 +142,10 @@ fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let run = state.clone();
     natives.set(
         "tools",
-        // Parsed rather than built: a program may have put setters on `Array.prototype`.
+        // The identifiers and the names; null for the names if both are the same. Parsed rather than built: a program may have put
+        // setters on `Array.prototype`.
         Func::from(move |ctx: Ctx<'js>, backend: String| {
-            let names = run.listed(&backend, |listing| listing.tools().map(|tool| tool.names()).collect::<Vec<_>>());
+            let names = run.listed(&backend, Listing::names).unwrap_or_default();
             ctx.json_parse(serde_json::to_string(&names).unwrap_or_default())
         }),
     )

@@ -19,7 +19,7 @@ pub fn constants() -> Value {
         ErrorClass::ALL.into_iter().map(|class| (class.name().to_owned(), class_number(class).into())).collect();
     json!({
         "tags": named!(
-            tag::START, tag::REPLY, tag::FIRE, tag::ANSWER,
+            tag::START, tag::REPLY, tag::FIRE, tag::ANSWER, tag::WAITED,
             tag::READY, tag::CALL, tag::TIMER, tag::CANCEL, tag::ASK, tag::LOG, tag::DONE,
             tag::TARGET_TOOL, tag::TARGET_FUNCTION,
             tag::ASK_BACKEND, tag::ASK_INTERFACE_OF, tag::ASK_BACKENDS, tag::ASK_GLOBAL, tag::ASK_INTERFACE,

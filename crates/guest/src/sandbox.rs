@@ -303,6 +303,10 @@ impl<'js> Run<'js, '_> {
                 self.state.timer_ended(id);
                 self.hook("fire")?.call::<_, ()>((id.0,)).map_err(|_| self.thrown())
             }
+            ToWorker::Waited { ms } => {
+                self.state.waited(std::time::Duration::from_millis(ms));
+                Ok(())
+            }
             ToWorker::Start(_) | ToWorker::Answer(_) => {
                 Err(failed(Code::Unavailable, "the host sent a frame that was not asked for"))
             }

@@ -113,6 +113,11 @@ impl State {
         self.cancelled.replace(cancelled);
     }
 
+    /// The run waited for a person this long: its deadline is that much later.
+    pub(crate) fn waited(&self, time: std::time::Duration) {
+        self.deadline.set(self.deadline.get().map(|deadline| deadline.checked_add(time).unwrap_or(deadline)));
+    }
+
     /// Called by the interpreter every few thousand steps: whether to stop.
     pub(crate) fn interrupt(&self) -> bool {
         self.check();

@@ -21,6 +21,12 @@ pub(crate) fn done_frame(text: &str) -> Vec<u8> {
     bytes
 }
 
+/// Calls a function and reads the reply.
+pub(crate) fn echo() {
+    echo_without_reading();
+    receive();
+}
+
 /// Calls a function and does not read the reply.
 pub(crate) fn echo_without_reading() {
     send(&call(1, "echo", "[\"unread\"]"));

@@ -65,6 +65,16 @@ pub(crate) fn leave(what: &str) {
             call(libc::SYS_brk, [before - 8, 0, 0, 0, 0, 0]);
             before.to_string()
         }
+        "break-over-a-hole" => {
+            let before = call(libc::SYS_brk, [0; 6]);
+            call(libc::SYS_brk, [before + PAGE as c_long, 0, 0, 0, 0, 0]);
+            hole(before as usize);
+            before.to_string()
+        }
+        "break-without-its-guard" => {
+            let before = call(libc::SYS_brk, [0; 6]);
+            hole(before as usize)
+        }
         "hole-in-the-stack" => hole(lowest_of_stack()),
         "hole-in-the-data" => hole(&raw const IN_BSS as usize / PAGE * PAGE),
         "exchanged-data" => {
@@ -139,7 +149,9 @@ pub(crate) fn find(what: &str, hint: usize) {
         "mapping" => {
             call(libc::SYS_mmap, [hint as c_long, PAGE as c_long, READ_WRITE, PRIVATE, -1, 0]) != hint as c_long
         }
-        "break" | "break-within-a-page" => call(libc::SYS_brk, [0; 6]) != hint as c_long,
+        "break" | "break-over-a-hole" => call(libc::SYS_brk, [0; 6]) != hint as c_long,
+        #[cfg(target_arch = "x86_64")]
+        "vectors-of-this-run" => registers::keeps_vectors(),
         #[cfg(target_arch = "x86_64")]
         register if registers::is_one(register) => registers::find(register),
         _ => false,
@@ -234,7 +246,7 @@ mod registers {
 
     use std::arch::asm;
 
-    use crate::frames::{done, done_frame};
+    use crate::frames::{done, done_frame, echo};
 
     const ALL: [&str; 8] =
         ["x87-control", "sse-control", "vectors", "direction", "alignment", "fs-base", "gs-base", "callee-saved"];
@@ -277,7 +289,16 @@ mod registers {
         match register {
             "x87-control" => leave!("push 0x0c7f", "fldcw [rsp]", "pop rax"),
             "sse-control" => leave!("push 0x7f80", "ldmxcsr [rsp]", "pop rax"),
-            "vectors" => leave!("pcmpeqd xmm15, xmm15", "pcmpeqd xmm7, xmm7"),
+            "vectors" => leave!(
+                "pcmpeqd xmm8, xmm8",
+                "pcmpeqd xmm9, xmm9",
+                "pcmpeqd xmm10, xmm10",
+                "pcmpeqd xmm11, xmm11",
+                "pcmpeqd xmm12, xmm12",
+                "pcmpeqd xmm13, xmm13",
+                "pcmpeqd xmm14, xmm14",
+                "pcmpeqd xmm15, xmm15"
+            ),
             "direction" => leave!("std"),
             "alignment" => leave!("pushfq", "or qword ptr [rsp], 0x40000", "popfq"),
             "identification" => leave!("pushfq", "xor qword ptr [rsp], 0x200000", "popfq"),
@@ -291,7 +312,51 @@ mod registers {
         }
     }
 
+    /// Marks vector registers, reads a frame as the next run does, and looks whether they are still marked: whether
+    /// [`vectors_are_marked`] finds what stays in a process that is not put back.
+    pub(super) fn keeps_vectors() -> bool {
+        // SAFETY: changes only the registers that it names.
+        unsafe {
+            asm!(
+                "pcmpeqd xmm8, xmm8",
+                "pcmpeqd xmm9, xmm9",
+                "pcmpeqd xmm10, xmm10",
+                "pcmpeqd xmm11, xmm11",
+                "pcmpeqd xmm12, xmm12",
+                "pcmpeqd xmm13, xmm13",
+                "pcmpeqd xmm14, xmm14",
+                "pcmpeqd xmm15, xmm15",
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+            );
+        }
+        echo();
+        vectors_are_marked()
+    }
+
+    /// Whether one of the registers that code between two runs seldom uses is marked. All of them are looked at, since it may
+    /// use some.
+    fn vectors_are_marked() -> bool {
+        let mut vectors = [0_u128; 8];
+        // SAFETY: stores eight registers of 16 bytes each at a place that is large enough.
+        unsafe {
+            asm!(
+                "movdqu [{at}], xmm8",
+                "movdqu [{at} + 16], xmm9",
+                "movdqu [{at} + 32], xmm10",
+                "movdqu [{at} + 48], xmm11",
+                "movdqu [{at} + 64], xmm12",
+                "movdqu [{at} + 80], xmm13",
+                "movdqu [{at} + 96], xmm14",
+                "movdqu [{at} + 112], xmm15",
+                at = in(reg) vectors.as_mut_ptr(),
+            );
+        }
+        vectors.contains(&u128::MAX)
+    }
+
     pub(super) fn find(register: &str) -> bool {
+        let marked = vectors_are_marked();
         let (mut control, mut vectors, mut flags, mut gs, mut fs) = (0_u16, 0_u32, 0_u64, 0_u64, 0_u64);
         // SAFETY: each stores a register at a place that is large enough.
         unsafe {
@@ -309,6 +374,7 @@ mod registers {
             "x87-control" => control != 0x037f,
             // The low bits tell what has happened since.
             "sse-control" => vectors & !0x3f != 0x1f80,
+            "vectors" => marked,
             "direction" => flags & 0x400 != 0,
             "alignment" => flags & 0x40000 != 0,
             "identification" => flags & 0x20_0000 != 0,

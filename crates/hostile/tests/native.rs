@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_engine::host::{Question, Target};
-use toolgate_engine::wire::{LimitRequest, Profile, Report};
+use toolgate_engine::host::{HeldBytes, Question, Target};
+use toolgate_engine::wire::{CallId, LimitRequest, Profile, Report};
 use toolgate_engine::{Engine, Functions, Host, HostCall, HostFuture, Request, WorkerCommand};
 
 /// Everything a worker may do, most of it with some arguments only; each of the rest must kill it.
@@ -53,6 +53,10 @@ impl Host for AttackedHost {
 
     fn has_tools(&self) -> bool {
         true
+    }
+
+    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+        self.0.take_held(id)
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use toolgate_engine::host::{Question, Target};
+use toolgate_engine::host::{HeldBytes, Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_wire::report::CallDecision;
 use toolgate_wire::{CallId, CallState};
@@ -19,7 +19,7 @@ use crate::recording::Record;
 use crate::replay::NoReplay;
 
 /// Characters of recorded arguments that an error shows.
-const SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// The answers of a record.
 pub struct RecordedHost {
@@ -143,6 +143,10 @@ impl Host for RecordedHost {
     fn is_read_only(&self, target: &Target) -> bool {
         self.read_only.contains(target)
     }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
+    }
 }
 
 /// A record in front of real tools: what was not recorded is called if it is known to change nothing.
@@ -201,6 +205,10 @@ impl Host for LiveReads {
     fn call_is_read_only(&self, target: &Target, args: &str) -> bool {
         self.recorded.is_read_only(target) || self.real.call_is_read_only(target, args)
     }
+
+    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+        self.real.take_held(id)
+    }
 }
 
 fn error(fields: &str, state: CallState) -> HostError {
@@ -219,7 +227,7 @@ fn not_recorded(call: &HostCall, arguments: &Value, calls: &[RecordedCalls]) -> 
         }
         Some(calls) => {
             let recorded = calls.arguments.to_string();
-            let shown: String = recorded.chars().take(SHOWN).collect();
+            let shown: String = recorded.chars().take(MAX_SHOWN).collect();
             let more = if shown.len() < recorded.len() { "…" } else { "" };
             format!("{} was recorded with other arguments; the nearest are {shown}{more}", call.target)
         }
@@ -237,5 +245,37 @@ fn common_members(one: &Value, other: &Value) -> usize {
             one.iter().zip(other).map(|(one, other)| usize::from(one == other) + common_members(one, other)).sum()
         }
         _ => usize::from(one == other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tool whose answers are counted.
+    struct Counted;
+
+    impl Host for Counted {
+        fn call(&self, _: HostCall) -> HostFuture {
+            Box::pin(std::future::ready(Ok("1".to_owned())))
+        }
+
+        fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+            Some(Box::new(id))
+        }
+    }
+
+    #[test]
+    fn what_counts_a_live_answer_goes_with_it() {
+        let recorded = RecordedHost {
+            functions: Vec::new(),
+            tools: false,
+            answers: HashMap::new(),
+            read_only: HashSet::new(),
+            calls: Mutex::default(),
+        };
+        let host = LiveReads::new(Arc::new(recorded), Arc::new(Counted));
+        let held = host.take_held(CallId(7)).and_then(|held| held.downcast::<CallId>().ok());
+        assert_eq!(held.as_deref(), Some(&CallId(7)));
     }
 }

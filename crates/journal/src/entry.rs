@@ -106,6 +106,9 @@ pub enum Event {
     Asked {
         /// The call.
         id: u32,
+        /// Whether its server asks, which has had the call then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_server: bool,
     },
     /// The program was rehearsed: JSON text of what it read and would have written. Its execution begins after this.
     Staged {

@@ -85,7 +85,7 @@ fn replied(event: &Event) -> Option<u32> {
 /// What the host did about a call that is not kept was done by another run.
 fn is_kept(event: &Event, kept: &HashSet<u32>) -> bool {
     match event {
-        Event::Intent { id, .. } | Event::Asked { id } => kept.contains(id),
+        Event::Intent { id, .. } | Event::Asked { id, .. } => kept.contains(id),
         Event::Answered(reply) => kept.contains(&reply.id),
         Event::Report { .. } => false,
         _ => true,
@@ -108,7 +108,7 @@ fn effects_without(record: &Record, kept: &HashSet<u32>) -> usize {
     for entry in &record.entries {
         match &entry.event {
             Event::Intent { id, .. } => drop(sent.insert(*id)),
-            Event::Asked { id } => drop(sent.remove(id)),
+            Event::Asked { id, .. } => drop(sent.remove(id)),
             Event::Answered(reply) if matches!(reply.state, CallState::Failed | CallState::NotSent) => {
                 sent.remove(&reply.id);
             }

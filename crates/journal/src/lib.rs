@@ -31,8 +31,8 @@ pub mod text;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970.
-pub(crate) fn unix_ms() -> u64 {
+/// Milliseconds since 1970, by the clock of the system: what times of runs and decisions are written in.
+pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,12 @@
-//! A record as one page for people: program, calls in their order, console, report.
+//! A record as one page for people: a time line of its calls, console, program with the place of its failure, report.
 //!
 //! Self-contained, without scripts; everything that a program or a server said is escaped. Secrets are the caller's to
 //! replace before (see [`crate::redact`]).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+use toolgate_wire::UtcTime;
 
 use crate::entry::{Call, CallTarget, Event, Reply, ReplyBody};
 use crate::recording::Record;
@@ -14,7 +16,8 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;ma
 background:#fff}h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}pre{background:#f6f8fa;padding:.6rem;overflow:auto;\
 white-space:pre-wrap;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;\
 padding:.3rem .6rem;border-bottom:1px solid #d8dee4}ol.code{background:#f6f8fa;font:13px/1.45 monospace;padding-left:3.5rem}\
-ol.code li{white-space:pre-wrap}.err{color:#b42318}.time{color:#59636e;white-space:nowrap}";
+ol.code li{white-space:pre-wrap}.err{color:#b42318}.time{color:#59636e;white-space:nowrap;min-width:9rem}\
+.bar{height:.35rem;min-width:2px;background:#57606a}";
 /// Characters of one text on the page.
 const MAX_TEXT: usize = 100_000;
 
@@ -43,10 +46,10 @@ pub fn page(record: &Record) -> String {
 fn facts(record: &Record, out: &mut String) {
     let Some(header) = record.header() else { return };
     let caller = if header.caller.is_empty() { "the local user" } else { &header.caller };
-    let seconds = header.began / 1000;
+    let began = UtcTime::of_unix(i64::try_from(header.began / 1000).unwrap_or(i64::MAX));
     let rows = [
         ("caller", caller.to_owned()),
-        ("began", format!("{seconds} s after 1970")),
+        ("began", format!("{} {} UTC", began.date(), began.time_of_day())),
         ("profile", header.profile.name().to_owned()),
         ("engine", header.engine.clone()),
         ("program", header.code_hash.to_string()),
@@ -82,7 +85,9 @@ fn calls(record: &Record, out: &mut String) {
                 continue;
             }
             Event::Intent { id, .. } => (*id, |row| row.sent = true),
-            Event::Asked { id } => (*id, |row| row.asked = true),
+            // Its server has had the call; one that a rule asks about was not sent.
+            Event::Asked { id, by_server: true } => (*id, |row| row.asked = true),
+            Event::Asked { id, by_server: false } => (*id, |row| (row.asked, row.sent) = (true, false)),
             _ => continue,
         };
         if let Some(row) = rows.get_mut(&id) {
@@ -90,13 +95,15 @@ fn calls(record: &Record, out: &mut String) {
         }
     }
     out.push_str("<h2>Calls</h2><table><tr><th>ms</th><th>call</th><th>arguments and answer</th></tr>");
+    let whole = record.entries.last().map_or(0.0, |entry| entry.at);
     for row in rows.values() {
-        write_row(row, record, out);
+        write_row(row, record, whole, out);
     }
     out.push_str("</table>");
 }
 
-fn write_row(row: &Row<'_>, record: &Record, out: &mut String) {
+/// A call as a row of the time line, which is `whole` milliseconds long.
+fn write_row(row: &Row<'_>, record: &Record, whole: f64, out: &mut String) {
     let name = match &row.call.target {
         CallTarget::Tool { backend, tool } => format!("{backend}.{tool}"),
         CallTarget::Function { function } => function.clone(),
@@ -106,7 +113,8 @@ fn write_row(row: &Row<'_>, record: &Record, out: &mut String) {
     let asked = if row.asked { "<br>a person was asked" } else { "" };
     let _ = write!(
         out,
-        "<tr><td class=\"time\">{at:.1}{took}</td><td>{} {}{asked}</td><td><pre>{}</pre>",
+        "<tr><td class=\"time\">{at:.1}{took}{}</td><td>{} {}{asked}</td><td><pre>{}</pre>",
+        bar(at, row.answer.map_or(whole, |(end, _)| end), whole),
         row.call.id,
         escaped(&name),
         escaped(&pretty(text(record, &row.call.args)))
@@ -120,6 +128,13 @@ fn write_row(row: &Row<'_>, record: &Record, out: &mut String) {
         None => out.push_str("<p>not sent</p>"),
     }
     out.push_str("</td></tr>");
+}
+
+/// From when to when a call was open, as a part of the whole.
+fn bar(from: f64, to: f64, whole: f64) -> String {
+    let percent = |at: f64| if whole > 0.0 { (at / whole * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+    let (left, right) = (percent(from), percent(to.max(from)));
+    format!("<div class=\"bar\" style=\"margin-left:{left:.1}%;width:{:.1}%\"></div>", right - left)
 }
 
 fn console(record: &Record, out: &mut String) {
@@ -139,10 +154,34 @@ fn console(record: &Record, out: &mut String) {
 fn program(record: &Record, out: &mut String) {
     let Some(header) = record.header() else { return };
     out.push_str("<h2>Program</h2><ol class=\"code\">");
-    for line in text(record, &header.code).lines() {
-        let _ = write!(out, "<li>{}</li>", escaped(line));
+    let failed = record.report().and_then(Failed::of);
+    for (number, line) in text(record, &header.code).lines().enumerate() {
+        match failed.as_ref().filter(|failed| failed.line == number as u64 + 1) {
+            Some(Failed { column, error, .. }) => {
+                let (line, error) = (escaped(line), escaped(error));
+                let _ = write!(out, "<li class=\"err\">{line}<p>column {column}: {error}</p></li>");
+            }
+            None => {
+                let _ = write!(out, "<li>{}</li>", escaped(line));
+            }
+        }
     }
     out.push_str("</ol>");
+}
+
+/// Where the program failed, as its report says.
+struct Failed {
+    line: u64,
+    column: u64,
+    error: String,
+}
+
+impl Failed {
+    fn of(report: &str) -> Option<Self> {
+        let report: serde_json::Value = serde_json::from_str(report).ok()?;
+        let (line, column) = (report["line"].as_u64()?, report["column"].as_u64()?);
+        Some(Failed { line, column, error: report["error"].as_str().unwrap_or_default().to_owned() })
+    }
 }
 
 fn text<'a>(record: &'a Record, text: &'a Text) -> &'a str {
@@ -177,6 +216,31 @@ mod tests {
     use super::*;
     use crate::recording::{Recording, RunFacts};
     use toolgate_wire::{CallId, CallState, FromWorker, Profile, Target};
+
+    #[test]
+    fn a_page_marks_the_place_of_the_failure_and_what_was_not_sent() {
+        let facts = RunFacts {
+            run: "run".into(),
+            profile: Profile::Chain,
+            code: "const a = 1;\nreturn a.b.c".into(),
+            caller: String::new(),
+            request: None,
+        };
+        let recording = Recording::new(facts);
+        let target = Target::Tool { backend: "bank".into(), tool: "pay".into() };
+        recording.said(&FromWorker::Call { id: CallId(1), target, args: b"{}".to_vec() }, false);
+        recording.intends(CallId(1));
+        recording.asks(CallId(1), false);
+        recording.finish(r#"{"ok":false,"code":"RUNTIME","error":"b is <undefined>","line":2,"column":10}"#);
+        let page = page(&recording.take());
+        assert!(
+            page.contains(r#"<li class="err">return a.b.c<p>column 10: b is &lt;undefined&gt;</p></li>"#),
+            "{page}"
+        );
+        assert!(page.contains("<li>const a = 1;</li>") && page.contains("class=\"bar\""), "{page}");
+        assert!(page.contains("not sent") && !page.contains("sent, no answer"), "{page}");
+        assert!(page.contains(" UTC</td>"), "{page}");
+    }
 
     #[test]
     fn a_page_shows_calls_and_lets_nothing_through() {

@@ -17,6 +17,8 @@ use crate::text::{Blobs, Text};
 /// Bytes of texts that are recorded of one run. A text counts as often as it is recorded, although a store keeps it once:
 /// whoever repeats the run holds it as often.
 pub const MAX_RECORD_BYTES: u64 = 256 * 1024 * 1024;
+/// How the remark about a record that is not whole begins.
+pub const NOT_DURABLE_BEYOND: &str = "not durable beyond here";
 /// Bytes that an entry counts for beside its texts.
 const ENTRY_BYTES: u64 = 100;
 
@@ -152,17 +154,13 @@ impl Recording {
     }
 
     /// Goes on with a run that was recorded so far by another process.
-    pub fn resumed(so_far: &Record, key: DigestKey) -> Self {
+    pub fn resumed(so_far: &Record, key: DigestKey, max_bytes: u64) -> Self {
         let last = so_far.entries.last().map_or(0.0, |entry| entry.at);
         let bytes = so_far.entries.iter().map(|entry| ENTRY_BYTES + text_bytes(&entry.event)).sum();
         let is_full = so_far.entries.iter().any(|entry| matches!(entry.event, Event::Truncated { .. }));
         let before = Duration::try_from_secs_f64(last / 1e3).unwrap_or_default();
         let clock = RunningTime { so_far: before, since: None };
-        Recording {
-            key,
-            max_bytes: MAX_RECORD_BYTES,
-            state: Mutex::new(State { bytes, is_full, clock, ..State::default() }),
-        }
+        Recording { key, max_bytes, state: Mutex::new(State { bytes, is_full, clock, ..State::default() }) }
     }
 
     /// The time since the last entry does not count as running time.
@@ -222,6 +220,7 @@ impl Recording {
                     let (text, bytes) = blobs.keep(&String::from_utf8_lossy(body));
                     (Event::Answer { body: Some(text) }, bytes)
                 }
+                ToWorker::Waited { .. } => return None,
             })
         });
     }
@@ -247,9 +246,10 @@ impl Recording {
         self.push(|_, _| Some((Event::Intent { id: id.0, sent: crate::unix_ms() }, 0)));
     }
 
-    /// Records that a person is asked about a call, which is not sent before that.
-    pub fn asks(&self, id: CallId) {
-        self.push(|_, _| Some((Event::Asked { id: id.0 }, 0)));
+    /// Records that a person is asked about a call, which is not sent before that; or about something that its server asks, which
+    /// has had it.
+    pub fn asks(&self, id: CallId, by_server: bool) {
+        self.push(|_, _| Some((Event::Asked { id: id.0, by_server }, 0)));
     }
 
     /// Records what the rehearsal of the program found, as JSON text.
@@ -288,6 +288,11 @@ impl Recording {
         self.state.lock().record.prepend(taken);
     }
 
+    /// Bytes that were recorded so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes
+    }
+
     /// Bytes that were recorded since [`Recording::take`].
     pub(crate) fn untaken(&self) -> u64 {
         self.state.lock().untaken
@@ -301,7 +306,7 @@ impl Recording {
     /// What the report of the run has to say about its record.
     pub fn remark(&self) -> Option<String> {
         let mb = self.max_bytes / (1024 * 1024);
-        self.is_full().then(|| format!("not durable beyond here: the record of this run reached its {mb} MB"))
+        self.is_full().then(|| format!("{NOT_DURABLE_BEYOND}: the record of this run reached its {mb} MB"))
     }
 }
 
@@ -418,7 +423,7 @@ pub(crate) mod tests {
             recording.said(&line(&"y".repeat(60_000)), false);
         }
         let bytes = recording.state.lock().bytes;
-        let resumed = Recording::resumed(&recording.take(), DigestKey::random());
+        let resumed = Recording::resumed(&recording.take(), DigestKey::random(), MAX_RECORD_BYTES);
         assert_eq!(resumed.state.lock().bytes, bytes);
     }
 
@@ -436,7 +441,7 @@ pub(crate) mod tests {
         let ran = record.entries.last().map_or(0.0, |entry| entry.at);
         assert!(ran >= 30.0, "{ran}");
 
-        let resumed = Recording::resumed(&record, DigestKey::random());
+        let resumed = Recording::resumed(&record, DigestKey::random(), MAX_RECORD_BYTES);
         wait();
         resumed.intends(CallId(1));
         record.extend(resumed.take());
@@ -444,7 +449,7 @@ pub(crate) mod tests {
         wait();
         let since = Instant::now();
         resumed.skip_time();
-        resumed.asks(CallId(1));
+        resumed.asks(CallId(1), false);
         let counted = last(&resumed) - ran;
         let most = since.elapsed().as_secs_f64() * 1e3;
         assert!((0.0..=most).contains(&counted), "what is skipped does not count: {counted} of {most}");

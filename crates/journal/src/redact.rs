@@ -86,6 +86,16 @@ impl Redaction {
         Redaction { key: hmac::Key::new(hmac::HMAC_SHA256, key), values }
     }
 
+    /// A text without the values that this redaction was given. What names say about other values does not count here.
+    pub fn text(&self, text: &str) -> String {
+        let named: BTreeSet<String> = self.values.iter().filter(|value| value.len() >= MIN_SECRET).cloned().collect();
+        if named.is_empty() {
+            return text.to_owned();
+        }
+        let substitution = Substitution::new(self.replacements(&named));
+        substitution.passes.iter().fold(text.to_owned(), |text, pass| pass.replace(&text).unwrap_or(text))
+    }
+
     /// Replaces the secrets of a record; returns how many there were.
     ///
     /// # Errors
@@ -121,7 +131,8 @@ impl Redaction {
 
     /// The secrets of a record.
     fn secrets(&self, record: &Record) -> Result<BTreeSet<String>, MissingBlob> {
-        let mut found: BTreeSet<String> = self.values.iter().cloned().collect();
+        let mut found = BTreeSet::new();
+        let named = NamedValues::new(self.values.iter().filter(|value| value.len() >= MIN_SECRET));
         // A long text is looked into once, however often it is named.
         let mut seen: BTreeSet<&ContentHash> = BTreeSet::new();
         for text in record.entries.iter().flat_map(|entry| entry.event.texts()) {
@@ -131,6 +142,7 @@ impl Redaction {
                 continue;
             }
             let text = record.blobs.text(text)?;
+            named.find(text, &mut found);
             in_json(text, MAX_NESTING, &mut found);
             credentials(text, &mut found);
         }
@@ -142,11 +154,8 @@ impl Redaction {
     fn replacements(&self, secrets: &BTreeSet<String>) -> BTreeMap<String, String> {
         let mut replacements = BTreeMap::new();
         for secret in secrets {
-            let (mut form, mut stand_in) = (secret.clone(), self.stand_in(secret));
-            for _ in 0..MAX_NESTING {
-                replacements.insert(form.clone(), stand_in.clone());
-                (form, stand_in) = (escape(&form), escape(&stand_in));
-            }
+            let stand_in = self.stand_in(secret);
+            replacements.extend(forms(secret).into_iter().zip(forms(&stand_in)));
         }
         replacements
     }
@@ -169,6 +178,51 @@ impl Redaction {
             other => other,
         });
         replaced.collect()
+    }
+}
+
+/// A text as it stands in a text, in JSON, and in JSON in JSON.
+fn forms(text: &str) -> [String; MAX_NESTING] {
+    let mut form = text.to_owned();
+    std::array::from_fn(|_| {
+        let escaped = escape(&form);
+        std::mem::replace(&mut form, escaped)
+    })
+}
+
+/// The values that the caller names, to be found in texts: a record counts only those that it has.
+struct NamedValues<'v> {
+    /// The value behind each pattern.
+    values: Vec<&'v String>,
+    /// `None` where no automaton could be made: then all values count.
+    automaton: Option<AhoCorasick>,
+}
+
+impl<'v> NamedValues<'v> {
+    fn new(values: impl Iterator<Item = &'v String>) -> Self {
+        let patterns: Vec<(String, &String)> =
+            values.flat_map(|value| forms(value).into_iter().map(move |form| (form, value))).collect();
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(patterns.iter().map(|(form, _)| form));
+        NamedValues { values: patterns.into_iter().map(|(_, value)| value).collect(), automaton: automaton.ok() }
+    }
+
+    /// Collects the values that a text has. One inside another is replaced with it, and is found where it stands alone.
+    fn find(&self, text: &str, found: &mut BTreeSet<String>) {
+        match &self.automaton {
+            _ if self.values.is_empty() => {}
+            Some(automaton) => {
+                for hit in automaton.find_iter(text) {
+                    let value = self.values[hit.pattern().as_usize()];
+                    if !found.contains(value) {
+                        found.insert(value.clone());
+                    }
+                }
+            }
+            None => found.extend(self.values.iter().map(|value| (*value).clone())),
+        }
     }
 }
 
@@ -471,6 +525,27 @@ mod tests {
         Redaction::new(vec!["db.login".into(), "ann".into()]).apply(&mut redacted).expect("complete");
         let after = all_text(&redacted);
         assert!(!after.contains("await db.login") && after.contains("'ann'"), "{after}");
+    }
+
+    #[test]
+    fn named_values_count_where_the_record_has_them() {
+        let named = |values: &[&str]| Redaction::new(values.iter().map(|value| (*value).to_owned()).collect());
+        let own = Redaction::new(Vec::new()).apply(&mut record()).expect("complete");
+        assert_eq!(named(&["not-in-the-record"]).apply(&mut record()).expect("complete"), own);
+        assert_eq!(named(&["await db.", "wait db"]).apply(&mut record()).expect("complete"), own + 1);
+    }
+
+    #[test]
+    fn a_text_loses_the_named_values_in_every_form() {
+        let redaction = Redaction::with_key(&[3; 32], vec!["two\"lines\nlong".into(), "short".into()]);
+        let inner = serde_json::json!({ "note": "two\"lines\nlong", "token": "kept-as-it-is", "word": "short" });
+        let text = serde_json::json!({ "plain": "two\"lines\nlong", "nested": inner.to_string() }).to_string();
+        let replaced: Value = serde_json::from_str(&redaction.text(&text)).expect("still JSON");
+        let nested: Value = serde_json::from_str(replaced["nested"].as_str().expect("text")).expect("still JSON");
+        let stand_in = redaction.stand_in("two\"lines\nlong");
+        assert_eq!((replaced["plain"].as_str(), nested["note"].as_str()), (Some(&*stand_in), Some(&*stand_in)));
+        assert_eq!((&nested["token"], &nested["word"]), (&Value::from("kept-as-it-is"), &Value::from("short")));
+        assert_eq!(Redaction::new(Vec::new()).text(&text), text);
     }
 
     #[test]

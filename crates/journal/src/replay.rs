@@ -1,6 +1,6 @@
 //! From a record to what the engine repeats.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,7 +8,7 @@ use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step
 use toolgate_wire::frame::End;
 use toolgate_wire::{CallId, Code, Failure, FromWorker, LimitRequest, Position, Target, ToWorker, UtcTime};
 
-use crate::entry::{Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
+use crate::entry::{Call, Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::{MAX_RECORD_BYTES, Record};
 use crate::start::NoStart;
 use crate::text::MissingBlob;
@@ -47,6 +47,17 @@ pub enum NoReplay {
     /// A text is missing.
     #[error(transparent)]
     Missing(#[from] MissingBlob),
+}
+
+/// A call that was sent and has no answer.
+#[derive(Debug, Clone, Copy)]
+pub struct SentCall<'a> {
+    /// Its number.
+    pub id: CallId,
+    /// What it invoked.
+    pub target: &'a Target,
+    /// Its arguments as the program gave them, as JSON text.
+    pub args: &'a str,
 }
 
 /// A record that the engine can repeat.
@@ -96,11 +107,12 @@ pub fn offline(record: &Record) -> Result<Replayable, NoReplay> {
 /// Repeats a run that was cut off, and goes on.
 ///
 /// An answer that was kept is delivered. A call that was not sent is made, and so is one that only reads, or that
-/// `is_harmless` to repeat. Every other call without an answer is unknown: the run ends and names it.
+/// `is_harmless` to repeat, which is asked once for every call that was sent, in the order of their numbers. Every other call
+/// without an answer is unknown: the run ends and names it.
 ///
 /// # Errors
 /// If the record is incomplete.
-pub fn resume(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<Replayable, NoReplay> {
+pub fn resume(record: &Record, is_harmless: &mut dyn FnMut(SentCall<'_>) -> bool) -> Result<Replayable, NoReplay> {
     if let Some(bytes) = truncated(record) {
         return Err(NoReplay::Truncated(bytes));
     }
@@ -114,6 +126,11 @@ pub fn resume(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<
 /// If no program was started, or a part of the record is missing.
 pub fn stopped(record: &Record, failure: Failure) -> Result<Replayable, NoReplay> {
     replayable(record, AfterReplay::Stop(failure))
+}
+
+/// Whether the record ends before its run did, because it reached its bound.
+pub fn is_truncated(record: &Record) -> bool {
+    truncated(record).is_some()
 }
 
 fn truncated(record: &Record) -> Option<u64> {
@@ -161,6 +178,7 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
             lines: LineCheck::Compared,
             left: None,
             then,
+            unsent: unsent_calls(record),
         },
         header: header.clone(),
     })
@@ -196,20 +214,40 @@ fn step(event: &Event, record: &Record) -> Result<Option<StepEvent>, NoReplay> {
     })
 }
 
+/// Calls without an answer that a person was asked about last, and that were not sent. A record that is not whole does not know.
+fn unsent_calls(record: &Record) -> HashSet<CallId> {
+    let mut unsent = HashSet::new();
+    if is_truncated(record) {
+        return unsent;
+    }
+    for entry in &record.entries {
+        match &entry.event {
+            Event::Asked { id, by_server: false } => drop(unsent.insert(CallId(*id))),
+            Event::Asked { id, .. } | Event::Intent { id, .. } => drop(unsent.remove(&CallId(*id))),
+            Event::Answered(reply) | Event::Reply(reply) => drop(unsent.remove(&CallId(reply.id))),
+            _ => {}
+        }
+    }
+    unsent
+}
+
 /// What to do about the calls without a delivered reply.
-fn open_calls(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<HashMap<CallId, OpenCall>, NoReplay> {
+fn open_calls(
+    record: &Record,
+    is_harmless: &mut dyn FnMut(SentCall<'_>) -> bool,
+) -> Result<HashMap<CallId, OpenCall>, NoReplay> {
     let mut open: BTreeMap<u32, OpenCall> = BTreeMap::new();
-    let mut harmless: BTreeMap<u32, bool> = BTreeMap::new();
+    let mut calls: BTreeMap<u32, &Call> = BTreeMap::new();
     for entry in &record.entries {
         match &entry.event {
             Event::Call(call) => {
-                harmless.insert(call.id, call.read_only || is_harmless(&(&call.target).into()));
+                calls.insert(call.id, call);
                 open.insert(call.id, OpenCall::Make);
             }
-            Event::Intent { id, sent } if !harmless.get(id).copied().unwrap_or(false) => {
+            Event::Intent { id, sent } if calls.get(id).is_none_or(|call| !call.read_only) => {
                 open.insert(*id, OpenCall::Unknown { known: format!("sent at {}, no answer", clock(*sent)) });
             }
-            Event::Asked { id } => {
+            Event::Asked { id, .. } => {
                 open.insert(*id, OpenCall::Make);
             }
             Event::Answered(reply) => {
@@ -219,6 +257,13 @@ fn open_calls(record: &Record, is_harmless: &dyn Fn(&Target) -> bool) -> Result<
                 open.remove(&reply.id);
             }
             _ => {}
+        }
+    }
+    for (id, what) in &mut open {
+        let (OpenCall::Unknown { .. }, Some(call)) = (&what, calls.get(id)) else { continue };
+        let (id, target, args) = (CallId(*id), Target::from(&call.target), record.blobs.text(&call.args)?);
+        if is_harmless(SentCall { id, target: &target, args }) {
+            *what = OpenCall::Make;
         }
     }
     Ok(open.into_iter().map(|(id, call)| (CallId(id), call)).collect())

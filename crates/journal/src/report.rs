@@ -18,7 +18,7 @@ const MEASURED: [&str; 5] = ["executionMs", "usage", "isolation", "engine", "war
 /// Fields that only one kind of outcome has.
 const OUTCOME: [&str; 6] = ["value", "code", "error", "line", "column", "hint"];
 /// Characters of a field that a difference shows.
-const SHOWN: usize = 300;
+const MAX_SHOWN: usize = 300;
 
 /// The fields of a JSON object in their order, as text.
 struct Fields(Vec<(String, Box<RawValue>)>);
@@ -127,7 +127,7 @@ pub fn difference(recorded: &str, replayed: &str) -> Option<String> {
 }
 
 fn shortened(text: &str) -> String {
-    clipped_with_length(text, SHOWN).into_owned()
+    clipped_with_length(text, MAX_SHOWN).into_owned()
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use support::postgres::Server;
 use support::programs::{Dice, program};
 use support::{engine, facts, host, record, run_again, stable};
-use toolgate_engine::host::Target;
-use toolgate_engine::wire::{CallState, Code, Profile, Report};
+use toolgate_engine::host::{HeldBytes, Target};
+use toolgate_engine::wire::{CallId, CallState, Code, Profile, Report};
 use toolgate_engine::{CancellationToken, Engine, Host, HostCall, HostError, HostFuture, Request};
 use toolgate_journal::durable::{Began, Decision, DurableRun, Journal};
 use toolgate_journal::recording::RunFacts;
@@ -183,6 +183,83 @@ async fn a_store_that_is_full_refuses_effects_and_lets_reads_go_on() {
     assert_eq!(report.calls[1].state, CallState::NotSent);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_becomes_read_only_refuses_effects_and_lets_reads_go_on() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
+    let journal = journal(Arc::new(store.clone()), HOUR);
+    let code = "const out = []; for (const f of [db.save, db.find, db.save, db.find]) \
+                try { await f({ id: out.length }); out.push('ok') } catch (e) { out.push(`${e.code} ${e.message}`) } return out";
+    let run = begin(&journal, "a", code).await;
+    // Before the program: its first effect is the one that is refused.
+    store.set_read_only(true).expect("a store");
+    let request = Request { host: host(), recorder: Some(run.clone()), ..Request::new(Profile::Chain, code) };
+    let within = Duration::from_secs(60);
+    let report = tokio::time::timeout(within, engine().run(request)).await.expect("nothing hangs");
+    let value: Vec<String> = serde_json::from_str(report.value().expect("a value").get()).expect("texts");
+    assert_eq!((value[1].as_str(), value[3].as_str()), ("ok", "ok"), "{value:?}");
+    for (call, told) in [(0, &value[0]), (2, &value[2])] {
+        let refused = "NOT_DURABLE db.save was not called, because it could not be made durable: the journal's store is read-only";
+        assert!(told.starts_with(refused), "{told}");
+        assert_eq!(report.calls[call].state, CallState::NotSent);
+    }
+    // The end waits for the store too, and says so; nothing of the run is lost once it can be written.
+    let end = tokio::time::timeout(within, run.finish(&text(&report))).await.expect("nothing hangs");
+    assert!(matches!(end, Err(StoreError::ReadOnly(_))), "{end:?}");
+    let row = journal.row("a").await.expect("it can be read").expect("a run");
+    assert_eq!(row.status, RunStatus::Running);
+    assert!(journal.begin(named("b", code), None).await.is_err(), "no new run begins");
+    store.set_read_only(false).expect("a store");
+    run.finish_again().await.expect("it ends");
+    let record = journal.load("a").await.expect("a record");
+    let again = run_again(&engine(), replay::offline(&record).expect("a whole record")).await;
+    assert_eq!(stable(&again), stable(&report));
+}
+
+/// A record that is full has no more intents. An effect is sent then only when the store knows it: the process that takes the run over must
+/// not make the effect again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_effect_beyond_the_bound_of_a_record_waits_until_the_store_knows_of_the_bound() {
+    let folder = tempfile::tempdir().expect("folder");
+    let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
+    let journal = journal(Arc::new(store.clone()), HOUR).with_max_record_bytes(100_000);
+    let code = "await db.find({ big: 'x'.repeat(200000) }); \
+                try { await db.save({ id: 1 }); return 'sent' } catch (error) { return error.code }";
+    let run = begin(&journal, "a", code).await;
+    let request = Request { host: host(), recorder: Some(run.clone()), ..Request::new(Profile::Chain, code) };
+    let report = engine().run(request.clone()).await;
+    assert_eq!(report.value().expect("a value").get(), r#""sent""#);
+    let record = journal.load("a").await.expect("a record");
+    assert!(matches!(replay::resume(&record, &mut |_| true), Err(replay::NoReplay::Truncated(_))), "{record:?}");
+    assert!(run.remark().is_some_and(|remark| remark.contains("not durable beyond here")));
+
+    let run = begin(&journal, "b", code).await;
+    store.limit(10 * 1024).expect("a limit");
+    let report = engine().run(Request { recorder: Some(run.clone()), ..request }).await;
+    assert_eq!(report.value().expect("a value").get(), r#""NOT_DURABLE""#);
+    assert_eq!(report.calls[1].state, CallState::NotSent);
+}
+
+/// A run whose end could not be written is not held any more: the same process takes it over, when no other is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_its_process_has_given_up_is_taken_over_by_it() {
+    let journal = journal(Arc::new(MemoryStore::new()), Duration::from_millis(20));
+    let run = begin(&journal, "a", "return 1").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(journal.take_over(None).await.expect("a store").is_none(), "it still has the run");
+    drop(run);
+    let taken = async {
+        loop {
+            match journal.take_over(None).await.expect("a store") {
+                Some(taken) => return taken,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    let taken = tokio::time::timeout(Duration::from_secs(60), taken).await.expect("it is taken over");
+    taken.run.finish("{}").await.expect("it ends");
+}
+
 /// A process that dies after a number of steps: writes to the store, and calls that arrive at the backend.
 struct Life {
     steps_left: AtomicI64,
@@ -249,6 +326,10 @@ impl Store for MortalStore {
         self.store.begin(run)
     }
 
+    fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64> {
+        self.store.open_bytes(run)
+    }
+
     fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
         self.store.read(run)
     }
@@ -299,6 +380,18 @@ impl Store for MortalStore {
     fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
         self.store.prune(prune)
     }
+
+    fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        self.store.counts(day, names)
+    }
+
+    fn count(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        self.store.count(day, names)
+    }
+
+    fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()> {
+        self.store.uncount(day, names)
+    }
 }
 
 /// What the backend has done, over all lives.
@@ -345,6 +438,10 @@ impl Host for MortalHost {
     fn is_read_only(&self, target: &Target) -> bool {
         host().is_read_only(target)
     }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
+    }
 }
 
 /// How a run ended after all its lives.
@@ -386,7 +483,7 @@ async fn one_life(engine: &Engine, journal: &Journal, name: &str, code: &str, ho
         (Request::new(Profile::Chain, code), run)
     } else {
         let taken = journal.take_over(Some(name)).await.expect("claimed").expect("its owner is dead");
-        match replay::resume(&taken.record, &|_| false) {
+        match replay::resume(&taken.record, &mut |_| false) {
             Ok(Replayable { code, replay, header, .. }) => {
                 let request = Request { replay: Some(Arc::new(replay)), ..Request::new(header.profile, code) };
                 (request, taken.run)

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::programs::{Dice, program};
 use support::{engine, facts, host};
-use toolgate_engine::host::{Question, Target};
+use toolgate_engine::host::{HeldBytes, Question, Target};
 use toolgate_engine::transcript::{Delivery, Durable, Recorder};
 use toolgate_engine::wire::{CallId, CallState, FromWorker, Profile, ToWorker};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, Request};
@@ -76,6 +76,10 @@ impl Host for FileHost {
     fn is_read_only(&self, target: &Target) -> bool {
         host().is_read_only(target)
     }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
+    }
 }
 
 /// Says when a reply is delivered: a process that is killed then has kept it.
@@ -118,7 +122,7 @@ async fn execute(folder: &Path, seed: u64) {
         (new, run)
     } else {
         let taken = journal.take_over(Some(&name)).await.expect("claimed").expect("its owner was killed");
-        match replay::resume(&taken.record, &|_| false) {
+        match replay::resume(&taken.record, &mut |_| false) {
             Ok(Replayable { replay, .. }) => (Request { replay: Some(Arc::new(replay)), ..new }, taken.run),
             Err(NoReplay::NotStarted) => (new, taken.run),
             Err(other) => panic!("{other}"),

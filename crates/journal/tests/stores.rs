@@ -22,7 +22,16 @@ type Shared = Arc<dyn Store>;
 
 fn new_run(run: &str, ttl: Duration) -> NewRun {
     let (run, caller, owner) = (run.into(), "ann".into(), "one".into());
-    NewRun { run, caller, idempotency: None, owner, ttl, max_open: 1000, rows: Rows::default() }
+    NewRun {
+        run,
+        caller,
+        idempotency: None,
+        owner,
+        ttl,
+        max_open: 1000,
+        max_open_bytes: u64::MAX,
+        rows: Rows::default(),
+    }
 }
 
 async fn begin(store: &Shared, run: &str, ttl: Duration) -> Lease {
@@ -37,7 +46,7 @@ fn rows(entries: &[&str]) -> Rows {
 }
 
 fn claim(run: Option<&str>, ttl: Duration) -> Claim {
-    Claim { run: run.map(str::to_owned), owner: "two".into(), ttl, not_of: vec![] }
+    Claim { run: run.map(str::to_owned), owner: "two".into(), ttl, not_of: vec![], held: vec![] }
 }
 
 /// What many tasks get that ask for the same thing at the same time.
@@ -112,9 +121,22 @@ async fn a_heartbeat_keeps_a_lease(store: Shared) {
     assert_eq!(store.heartbeat("one", vec!["a".into(), "gone".into()], HOUR).await, Ok(held));
     assert_eq!(store.claim(claim(Some("a"), HOUR)).await, Ok(None));
     let own = Claim { owner: "one".into(), ..claim(None, HOUR) };
-    assert_eq!(store.claim(own).await, Ok(None), "a process does not take over from itself");
+    assert_eq!(store.claim(own).await, Ok(None), "a process does not take over from itself as soon as a lease ends");
     assert_eq!(store.claim(claim(None, HOUR)).await.expect("claimed").expect("expired").run, other.run);
     assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None));
+}
+
+/// A process takes a run back that it has given up, and not one that it still has: its clock may have been set, or it was suspended.
+async fn an_owner_takes_back_a_run_that_it_does_not_hold(store: Shared) {
+    begin(&store, "a", EXPIRED).await;
+    let own = |held: &[&str]| {
+        let held = held.iter().map(ToString::to_string).collect();
+        Claim { owner: "one".into(), held, ..claim(None, EXPIRED) }
+    };
+    assert_eq!(store.claim(own(&["a"])).await, Ok(None), "it has the run");
+    let long = Claim { ttl: HOUR, ..own(&[]) };
+    assert_eq!(store.claim(long).await, Ok(None), "it may be about to have it");
+    assert_eq!(store.claim(own(&["b"])).await, Ok(Some(Lease { run: "a".into(), epoch: 2 })));
 }
 
 async fn a_released_run_is_taken_over_at_once(store: Shared) {
@@ -184,6 +206,22 @@ async fn a_caller_has_a_bounded_number_of_open_runs(store: Shared) {
     assert!(store.begin(NewRun { caller: "bob".into(), ..bounded("d") }).await.is_ok(), "another caller");
     store.leave(first, Leave::Done).await.expect("done");
     assert!(store.begin(bounded("c")).await.is_ok(), "ended runs do not count");
+}
+
+async fn the_open_runs_of_a_caller_take_a_bounded_number_of_bytes(store: Shared) {
+    let bounded = |run: &str, bytes: usize| {
+        let rows = Rows { entries: vec![vec![7; bytes]], ..Rows::default() };
+        NewRun { max_open_bytes: 1000, rows, ..new_run(run, HOUR) }
+    };
+    let Ok(Begun::New(first)) = store.begin(bounded("a", 400)).await else { panic!("there is room") };
+    store.append(first.clone(), 1, Rows { entries: vec![vec![7; 300]], ..Rows::default() }).await.expect("appended");
+    assert!(store.begin(NewRun { caller: "bob".into(), ..bounded("b", 900) }).await.is_ok(), "another caller");
+    assert_eq!(store.begin(bounded("c", 301)).await, Err(StoreError::TooManyBytes { used: 1001, most: 1000 }));
+    assert!(store.find(Find { run: Some("c".into()), most: 1, ..Find::default() }).await.expect("found").is_empty());
+    assert!(store.begin(bounded("c", 300)).await.is_ok());
+    assert_eq!((store.open_bytes("a").await, store.open_bytes("b").await), (Ok(1000), Ok(900)));
+    store.leave(first, Leave::Done).await.expect("done");
+    assert_eq!(store.open_bytes("c").await, Ok(300), "ended runs do not count");
 }
 
 async fn runs_of_some_callers_can_be_left_out(store: Shared) {
@@ -280,22 +318,48 @@ async fn only_ended_runs_are_forgotten(store: Shared) {
     assert_eq!(store.read("living").await.expect("rows").entries.len(), 1);
 }
 
+async fn calls_of_a_day_are_counted_once_each(store: Shared) {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    assert_eq!(store.counts(7, names(&["tool", "rule"])).await, Ok(vec![0, 0]));
+    let mut before = race(&store, |store, racer| async move {
+        // Both orders, which must not lock each other out.
+        let (one, other) = if racer % 2 == 0 { ("tool", "rule") } else { ("rule", "tool") };
+        store.count(7, vec![one.to_owned(), other.to_owned()]).await
+    })
+    .await;
+    before.sort();
+    let expected: Vec<Vec<u64>> = (0..RACERS as u64).map(|count| vec![count, count]).collect();
+    assert_eq!(before, expected, "each sees another number");
+    store.uncount(7, vec![("rule".to_owned(), 60), ("unknown".to_owned(), 1)]).await.expect("taken back");
+    assert_eq!(store.counts(7, names(&["rule", "tool", "unknown"])).await, Ok(vec![40, 100, 0]));
+    store.uncount(7, vec![("rule".to_owned(), 60)]).await.expect("taken back");
+    assert_eq!(store.count(7, names(&["rule"])).await, Ok(vec![0]), "never below nothing");
+    assert_eq!(store.count(8, names(&["tool"])).await, Ok(vec![0]), "another day begins anew");
+    assert_eq!(store.counts(7, names(&["tool"])).await, Ok(vec![100]), "replicas do not pass midnight together");
+    assert_eq!(store.count(9, names(&["tool"])).await, Ok(vec![0]));
+    assert_eq!(store.counts(7, names(&["tool"])).await, Ok(vec![0]), "forgotten");
+    assert_eq!(store.counts(8, names(&["tool"])).await, Ok(vec![1]));
+}
+
 /// Runs every rule against a new store each.
 async fn suite(mut store: impl AsyncFnMut() -> Shared) {
     entries_are_kept_in_order_and_blobs_once(store().await).await;
     an_idempotency_key_gives_one_run(store().await).await;
     a_process_that_lost_its_run_cannot_write(store().await).await;
     a_heartbeat_keeps_a_lease(store().await).await;
+    an_owner_takes_back_a_run_that_it_does_not_hold(store().await).await;
     a_released_run_is_taken_over_at_once(store().await).await;
     a_run_is_aborted_by_its_owner_or_by_whoever_claims_it(store().await).await;
     a_paused_run_is_due_when_it_is_decided_or_its_time_has_come(store().await).await;
     entries_are_read_from_a_number_on(store().await).await;
     a_caller_has_a_bounded_number_of_open_runs(store().await).await;
+    the_open_runs_of_a_caller_take_a_bounded_number_of_bytes(store().await).await;
     runs_of_some_callers_can_be_left_out(store().await).await;
     many_claims_have_one_winner(store().await).await;
     a_decision_is_made_once(store().await).await;
     runs_are_found(store().await).await;
     only_ended_runs_are_forgotten(store().await).await;
+    calls_of_a_day_are_counted_once_each(store().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -326,10 +390,16 @@ async fn postgres_keeps_the_rules_and_says_when_it_is_gone() {
     let late = PostgresStore::connect(&address).await.err().expect("tables cannot be made").to_string();
     assert!(late.starts_with("the journal's store is read-only: "), "{late}");
     server.kill();
+    // The process that serves a connection ends a moment after its parent.
+    let gone = loop {
+        match store.find(Find::default()).await {
+            Ok(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(gone) => break gone.to_string(),
+        }
+    };
+    assert!(gone.starts_with("the journal's store is not available: "), "{gone}");
     let gone = store.append(lease, 0, rows(&["x"])).await.expect_err("no server");
     assert!(matches!(gone, StoreError::Unavailable(_)), "{gone}");
-    let gone = store.find(Find::default()).await.expect_err("no server").to_string();
-    assert!(gone.starts_with("the journal's store is not available: "), "{gone}");
 }
 
 #[tokio::test]

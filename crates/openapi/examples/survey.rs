@@ -39,7 +39,7 @@ fn survey(file: &str, all: bool) -> bool {
     let api = Api::load(&text, ApiSettings::new(base));
     let took = processor_time().saturating_sub(start) as f64 / 1e6;
     let kept = resident().saturating_sub(before);
-    let counted = if text.trim_start().starts_with('{') { count(&text) } else { None };
+    let counted = if text.trim_start().starts_with('{') { count(&text) } else { count_yaml(&text) };
     match api {
         Ok(api) => {
             let (tools, skipped) = (api.operations().len(), api.skipped().len());
@@ -53,7 +53,7 @@ fn survey(file: &str, all: bool) -> bool {
             if all {
                 api.skipped().iter().for_each(|it| println!("  {}: {}", it.operation, it.reason));
             }
-            counted.is_none_or(|counted| counted == tools + skipped)
+            counted == Some(tools + skipped)
         }
         Err(error) => {
             println!("{file}: refused: {error}");
@@ -71,6 +71,26 @@ fn count(text: &str) -> Option<usize> {
         members.filter(|(key, it)| METHODS.contains(&key.to_ascii_lowercase().as_str()) && it.is_object()).count()
     };
     Some(items.iter().filter(|(path, _)| !path.starts_with("x-")).map(|(_, item)| of(item)).sum())
+}
+
+/// The operations of a YAML document in block style, counted by the indentation of its lines.
+fn count_yaml(text: &str) -> Option<usize> {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    let items: Vec<&str> =
+        lines.skip_while(|line| line.trim_end() != "paths:").skip(1).take_while(|line| depth(line) > 0).collect();
+    let path = depth(items.first()?);
+    let method = items.iter().map(|line| depth(line)).find(|found| *found > path)?;
+    let (mut operations, mut is_path) = (0, false);
+    for line in items {
+        let key = line.trim().trim_end_matches(':').trim_matches(['"', '\'']);
+        if depth(line) == path {
+            is_path = !key.starts_with("x-");
+        } else if depth(line) == method && is_path && line.trim_end().ends_with(':') && METHODS.contains(&key) {
+            operations += 1;
+        }
+    }
+    Some(operations)
 }
 
 /// Processor time of this thread in nanoseconds, which a busy machine does not change; zero where the system does not say.

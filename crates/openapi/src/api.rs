@@ -1,5 +1,6 @@
 //! An API that a document describes: its tools, and the calls of them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -15,7 +16,8 @@ use crate::operation::Operation;
 use crate::read::{Reader, SkippedOperation};
 use crate::security::{Credentials, Security};
 use crate::transport::{ApiAnswer, ApiRequest, ApiTransport, TransportError};
-use crate::{pages, servers, yaml};
+use crate::yaml::{self, Conversion};
+use crate::{pages, servers};
 use toolgate_wire::foreign_text::one_line;
 
 /// What the configuration says about an API. Printed without values of headers, which may be secrets.
@@ -235,14 +237,21 @@ fn check_base(base: &Url) -> Result<(), LoadError> {
     Err(LoadError::Base(problem.to_owned()))
 }
 
-/// The document as JSON text. A text that begins with a brace is JSON, which also is YAML but is read faster.
-fn json_text(text: &str) -> Result<std::borrow::Cow<'_, str>, LoadError> {
+/// The document as JSON text.
+pub(crate) fn json_text(text: &str) -> Result<Cow<'_, str>, LoadError> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(LoadError::TooLarge { size: text.len() });
     }
+    as_json(text, MAX_DOCUMENT_BYTES).json.map_err(LoadError::NotOpenApi)
+}
+
+/// A text as JSON, which has at most `max` bytes if it was YAML. A text that begins with a brace is JSON, which also is
+/// YAML but is read faster.
+pub(crate) fn as_json(text: &str, max: usize) -> Conversion<Cow<'_, str>> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('{') {
-        return Ok(text.into());
+        return Conversion { json: Ok(text.into()), written: text.len() };
     }
-    yaml::to_json(text).map(Into::into).map_err(LoadError::NotOpenApi)
+    let Conversion { json, written } = yaml::to_json(text, max);
+    Conversion { json: json.map(Into::into), written }
 }

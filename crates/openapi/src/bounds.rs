@@ -3,6 +3,12 @@
 
 /// Maximum size of a document, in bytes, after YAML became JSON.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
+/// Maximum size of a document with all that it refers to, in bytes: they are parsed as a whole.
+pub(crate) const MAX_BUNDLE_BYTES: usize = 8 << 20;
+/// Maximum number of other documents that a document refers to, directly or by others.
+pub const MAX_BUNDLED: usize = 200;
+/// Maximum number of documents from one to the next.
+pub(crate) const MAX_BUNDLE_DEPTH: usize = 16;
 /// Maximum number of operations of a document; the rest are skipped.
 pub const MAX_OPERATIONS: usize = 5_000;
 /// Maximum number of parameters of an operation, fields of a flattened body included.

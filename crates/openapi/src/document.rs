@@ -1,7 +1,8 @@
 //! A document as text with an index: any part of it is parsed when it is asked for.
 //!
 //! Parsing a large document as a whole takes ten times its size in memory; of a definition that is used, only the
-//! converted schema is kept. References lead to places of the same document. Nothing is fetched.
+//! converted schema is kept. References lead to places of the same document; `bundle` has put
+//! other documents into it. Nothing is fetched.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +29,7 @@ pub enum Version {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// It leads to another document.
-    #[error("the reference {0} leads out of the document; bundle the document first")]
+    #[error("the reference {0} leads out of the document, to what is not read")]
     External(String),
     /// There is nothing at its end, or what is there cannot be parsed.
     #[error("the reference {0} leads nowhere")]
@@ -76,6 +77,11 @@ impl<'a> Document<'a> {
     /// A part of the top level, parsed.
     pub(crate) fn top(&self, key: &str) -> Option<Value> {
         serde_json::from_str(self.top.get(key)?.get()).ok()
+    }
+
+    /// The documents that were put into this one, not parsed.
+    pub(crate) fn other_documents(&self) -> Option<&'a RawValue> {
+        self.top.get(crate::bundle::MEMBER).copied()
     }
 
     /// The path items in the order of the document, parsed one by one.

@@ -5,16 +5,18 @@
 //!
 //! # Layout
 //! - `bounds`: the limits of everything
+//! - `bundle`: a document that is written as several, as one text; `references`: where a document refers to another
 //! - `yaml`, `document`: from text to values that are found by reference
 //! - `schema`: schemas of the document as JSON Schema
 //! - `read`, `body`, `result_schema`, `servers`, `filter`, `security`: from the document to [`Operation`]s
+//! - `logins`: the OAuth logins that a document describes
 //! - `operation`: how an operation is called
 //! - `encode`, `multipart`, `idempotency`: from arguments to an [`ApiRequest`]
 //! - `transport`: the seam to the network; `answer`, `header_text`, `read_back`: from an [`ApiAnswer`] to a result
 //! - `pages`: all pages of a list
 //! - `api`: [`Api`], which has all of it
 //!
-//! Deliberately absent: fetching documents or references, flows that obtain tokens, policy, retries.
+//! Deliberately absent: fetching documents, flows that obtain tokens, policy, retries.
 
 #![forbid(unsafe_code)]
 
@@ -22,16 +24,19 @@ mod answer;
 mod api;
 mod body;
 mod bounds;
+mod bundle;
 mod document;
 mod encode;
 mod filter;
 mod header_text;
 mod idempotency;
+mod logins;
 mod multipart;
 mod operation;
 mod pages;
 mod read;
 mod read_back;
+mod references;
 mod result_schema;
 mod schema;
 mod security;
@@ -41,10 +46,12 @@ mod yaml;
 
 pub use answer::META_KEY;
 pub use api::{Api, ApiCallError, ApiSettings, DocumentSummary, LoadError, summary};
-pub use bounds::{MAX_ANSWER_BYTES, MAX_DOCUMENT_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES};
+pub use bounds::{MAX_ANSWER_BYTES, MAX_BUNDLED, MAX_DOCUMENT_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES};
+pub use bundle::{DocumentBundle, DocumentLocation, DocumentReadError, RefusedReference, read_with_references};
 pub use document::{ReferenceError, Version};
 pub use encode::ArgumentError;
 pub use filter::{BadRule, OperationFilter};
+pub use logins::{DocumentLogin, LoginPlace, logins};
 pub use operation::Operation;
 pub use read::SkippedOperation;
 pub use security::Credentials;

@@ -357,7 +357,8 @@ fn default_security(document: &Document<'_>, security: &Security) -> Requirement
     }
     // Any mention counts, also one in a schema: then the document may know what it leaves open.
     let is_mentioned = |raw: &RawValue| raw.get().contains("\"security\"");
-    match document.paths().is_ok_and(|paths| paths.iter().any(|(_, raw)| is_mentioned(raw))) {
+    let is_elsewhere = document.other_documents().is_some_and(is_mentioned);
+    match is_elsewhere || document.paths().is_ok_and(|paths| paths.iter().any(|(_, raw)| is_mentioned(raw))) {
         true => Requirement::new(),
         false => security.assumed(),
     }

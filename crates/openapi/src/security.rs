@@ -2,7 +2,7 @@
 //!
 //! Credentials come from the configuration, by the name of the scheme in the document; `bearer` and `basic` are
 //! schemes of their own where the document has none of that name. They are attached after everything else, so no
-//! argument can replace one. Flows that obtain a token are not run here.
+//! argument can replace one. Flows that obtain a token are not run here; `logins` says which there are.
 //!
 //! Many documents describe their schemes and then ask for none of them, neither at the top nor at any operation. What is
 //! configured for such a document is meant for all of its requests; otherwise it would never be sent.
@@ -58,10 +58,7 @@ pub(crate) type Requirement = Vec<Vec<String>>;
 impl Security {
     /// Reads the schemes. A credential for a scheme that does not exist is an error, because it would never be sent.
     pub(crate) fn read(document: &Document<'_>, credentials: Credentials) -> Result<Self, String> {
-        let declared = document.parse_at(match document.version {
-            Version::V2 => "/securityDefinitions",
-            Version::V30 | Version::V31 => "/components/securitySchemes",
-        });
+        let declared = document.parse_at(schemes_pointer(document.version));
         let declared = declared.as_ref().and_then(Value::as_object).into_iter().flatten();
         let mut schemes: BTreeMap<String, Carrier> = declared
             .filter_map(|(name, scheme)| {
@@ -125,6 +122,14 @@ impl Security {
             Carrier::Cookie(cookie) => place == "cookie" && cookie == name,
             Carrier::Bearer | Carrier::Basic => false,
         })
+    }
+}
+
+/// Where a document has its schemes.
+pub(crate) fn schemes_pointer(version: Version) -> &'static str {
+    match version {
+        Version::V2 => "/securityDefinitions",
+        Version::V30 | Version::V31 => "/components/securitySchemes",
     }
 }
 

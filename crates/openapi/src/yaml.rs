@@ -5,32 +5,51 @@
 //! of YAML 1.2 and common in documents, are resolved at the end. Tags of applications are not supported.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-use crate::bounds::{MAX_DOCUMENT_BYTES, MAX_YAML_DEPTH};
+use crate::bounds::MAX_YAML_DEPTH;
 
-/// Converts the first document of a text.
-pub(crate) fn to_json(text: &str) -> Result<String, String> {
+/// A text that became JSON, or why it did not.
+pub(crate) struct Conversion<J> {
+    pub json: Result<J, String>,
+    /// The bytes of JSON that were written for it, also if it is refused.
+    pub written: usize,
+}
+
+/// Converts the first document of a text, if it has at most `max` bytes as JSON.
+pub(crate) fn to_json(text: &str, max: usize) -> Conversion<String> {
     let json = String::with_capacity(text.len());
     let mut writer = Writer { json, open: Vec::new(), anchors: HashMap::new(), merge_keys: 0 };
+    let converted = write(text, max, &mut writer);
+    let written = writer.json.len();
+    let json = converted.and_then(|()| if writer.merge_keys == 0 { Ok(writer.json) } else { merged(&writer.json) });
+    // Merge keys leave out what a map has already, and numbers may become longer.
+    let written = json.as_ref().map_or(0, String::len).max(written);
+    Conversion { json, written }
+}
+
+fn write(text: &str, max: usize, writer: &mut Writer) -> Result<(), String> {
     for event in Parser::new_from_str(text) {
         let (event, at) = event.map_err(|error| format!("invalid YAML: {error}"))?;
         writer.take(event).map_err(|message| format!("line {}: {message}", at.start.line()))?;
-        if writer.json.len() > MAX_DOCUMENT_BYTES {
-            return Err(format!("it has more than {MAX_DOCUMENT_BYTES} bytes as JSON"));
+        if writer.json.len() > max {
+            return Err(format!("it has more than {max} bytes as JSON"));
         }
     }
-    if writer.merge_keys == 0 {
-        return Ok(writer.json);
-    }
-    if depth(&writer.json) > MAX_MERGE_DEPTH {
+    Ok(())
+}
+
+/// A document with its merge keys resolved.
+fn merged(json: &str) -> Result<String, String> {
+    if depth(json) > MAX_MERGE_DEPTH {
         return Err(format!(
             "more than {MAX_MERGE_DEPTH} collections inside each other, in a document with merge keys (`<<`)"
         ));
     }
-    let mut document: Value = serde_json::from_str(&writer.json).map_err(|error| error.to_string())?;
+    let mut document: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
     merge(&mut document);
     Ok(document.to_string())
 }
@@ -96,10 +115,18 @@ fn depth(json: &str) -> usize {
 struct Writer {
     json: String,
     open: Vec<Collection>,
-    /// The JSON text of each anchor.
-    anchors: HashMap<usize, String>,
+    anchors: HashMap<usize, Anchored>,
     /// Merge keys written so far.
     merge_keys: usize,
+}
+
+/// What an alias stands for.
+#[derive(Clone)]
+enum Anchored {
+    /// The JSON text at a place that is written. A copy of each would multiply a text with anchors inside each other.
+    Written(Range<usize>),
+    /// A merge key, of which an alias is text.
+    MergeKey,
 }
 
 /// A collection that is not closed yet.
@@ -136,11 +163,14 @@ impl Writer {
             }
             Event::Alias(anchor) => {
                 let start = self.before_value();
-                let expanded = self.anchors.get(&anchor).cloned().ok_or("an alias refers to itself")?;
-                if self.is_key() && !expanded.starts_with('"') {
+                match self.anchors.get(&anchor).cloned().ok_or("an alias refers to itself")? {
+                    Anchored::MergeKey => self.text(MERGE_KEY),
+                    Anchored::Written(place) => self.json.extend_from_within(place),
+                }
+                let is_text = self.json.get(start..).is_some_and(|expanded| expanded.starts_with('"'));
+                if self.is_key() && !is_text {
                     return Err("a key must be text".to_owned());
                 }
-                self.json.push_str(&expanded);
                 self.after_value(0, start)
             }
             Event::DocumentStart(_) if !self.json.is_empty() => Err("there is more than one YAML document".to_owned()),
@@ -169,7 +199,7 @@ impl Writer {
         self.text(&format!("{MERGE_PREFIX}{}", self.merge_keys));
         self.merge_keys += 1;
         if anchor != 0 {
-            self.anchors.insert(anchor, Value::from(MERGE_KEY).to_string());
+            self.anchors.insert(anchor, Anchored::MergeKey);
         }
         self.count_part();
         Ok(())
@@ -181,7 +211,7 @@ impl Writer {
             return Err("a key must not begin with a null character and `<<`".to_owned());
         }
         if anchor != 0 {
-            self.anchors.insert(anchor, written.to_owned());
+            self.anchors.insert(anchor, Anchored::Written(start..self.json.len()));
         }
         self.count_part();
         Ok(())
@@ -232,6 +262,11 @@ fn is_json_number(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::MAX_DOCUMENT_BYTES;
+
+    fn to_json(yaml: &str) -> Result<String, String> {
+        super::to_json(yaml, MAX_DOCUMENT_BYTES).json
+    }
 
     #[track_caller]
     fn check(yaml: &str, json: &str) {
@@ -256,6 +291,8 @@ mod tests {
     #[test]
     fn aliases_are_expanded() {
         check("a: &x {k: [1]}\nb: *x\nc: [*x]", r#"{"a":{"k":[1]},"b":{"k":[1]},"c":[{"k":[1]}]}"#);
+        check("a: &x [&y é, &z [*y]]\nb: {*y : *z}\nc: *x", r#"{"a":["é",["é"]],"b":{"é":["é"]},"c":["é",["é"]]}"#);
+        check("a: {&m <<: {k: 1}}\nb: {*m : 2}\nc: *m", r#"{"a":{"k":1},"b":{"<<":2},"c":"<<"}"#);
     }
 
     #[test]
@@ -306,6 +343,19 @@ mod tests {
         let deep = format!("a:\n {}x", "- ".repeat(1_000));
         let refused = to_json(&deep).unwrap_err();
         assert!(refused.contains("inside each other") || refused.contains("recursion limit"), "{refused}");
+    }
+
+    #[test]
+    fn what_was_written_counts_also_if_it_is_refused() {
+        let text = format!("a: &x {{k: [{}]}}\nb: [*x, *x, *x, *x]\n", vec!["lol"; 100].join(","));
+        let Conversion { json, written } = super::to_json(&text, 4_000);
+        assert!(written > 3_000 && json.is_ok_and(|json| json.len() == written), "{written}");
+        let Conversion { json, written: until } = super::to_json(&text, 1_500);
+        assert!(until > 1_500 && json.is_err_and(|reason| reason.contains("more than 1500 bytes")), "{until}");
+        let Conversion { json, written: until } = super::to_json(&format!("{text}c: *none"), 4_000);
+        assert!(until >= written - 1 && json.is_err(), "{until}");
+        let Conversion { json, written: with_merged } = super::to_json(&text.replace("b:", "b:\n  <<:"), 4_000);
+        assert!(with_merged > written && json.is_ok_and(|json| json.len() < 1_500), "{with_merged}");
     }
 
     #[test]

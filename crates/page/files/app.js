@@ -124,6 +124,10 @@ async function begin() {
   listening = new AbortController();
   void events((kind, data) => {
     document.documentElement.dataset.live = "yes";
+    if (kind === "tool-changed") {
+      const what = `${visible(data.backend, 80)}.${visible(data.tool, 120)} changed its ${data.parts.join(" and ")}`;
+      context.announce(`${what}: read what it says now before you rely on it`);
+    }
     shown?.onEvent?.(kind, data);
   }, listening.signal);
   route();

@@ -2,15 +2,19 @@
 import { count, duration, failure, fill, foreign, h, notice, table } from "./dom.js";
 import { get, path, post } from "./api.js";
 import { minutesChart } from "./charts.js";
+import { loginButton } from "./login.js";
 
 /** The least time between two reloads, in milliseconds. */
 const RELOAD = 1000;
+/** Notices of one backend that are shown. */
+const MAX_NOTICES = 5;
 const STATES = {
   ready: "good",
   idle: "soft",
   starting: "soft",
   restarting: "warn",
   failed: "bad",
+  "needs-login": "warn",
   "needs-configuration": "warn",
   disabled: "soft",
   stopped: "soft",
@@ -101,17 +105,26 @@ function listed(backends, context, reload) {
       "div",
       { class: "clip" },
       backend.lastError ? foreign(backend.lastError) : h("span", { class: "soft" }, foreign(backend.server ?? "")),
+      ...notices(backend),
     ),
     action(backend, context, reload),
   ]);
   return table("Backends", ["Name", "State", "Tools", "Latency", "Calls", "Last error, or server", "What helps"], rows);
 }
 
+/** What a person should know about the tools of a backend, such as that one changed what it says. @param {any} backend */
+function notices(backend) {
+  const all = /** @type {string[]} */ (backend.notices ?? []);
+  const more =
+    all.length > MAX_NOTICES ? [h("div", { class: "warn" }, `and ${count(all.length - MAX_NOTICES)} more`)] : [];
+  return [...all.slice(0, MAX_NOTICES).map((it) => h("div", { class: "warn" }, foreign(it, 300))), ...more];
+}
+
 /** @param {any} backend @param {import("./app.js").Context} context @param {() => void} reload */
 function action(backend, context, reload) {
   switch (backend.action) {
     case "log-in":
-      return h("span", null, "log in: ", h("code", null, foreign(`toolgate login ${backend.name}`, 120)));
+      return loginButton(backend.name, [], `toolgate login ${backend.name}`);
     case "set-variable":
       return h("span", null, "set ", h("code", null, foreign(backend.variables.join(", "), 200)));
     case "restart": {

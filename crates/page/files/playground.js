@@ -91,6 +91,15 @@ function checked(reply) {
       reply.ok ? "Nothing is certain to fail. " : "This would not run. ",
       `Route: ${reply.path}.`,
     ),
+    reply.typesNotChecked
+      ? h(
+          "p",
+          { class: "notice" },
+          "The types of the program were not checked: ",
+          foreign(reply.typesNotChecked, 300),
+          ".",
+        )
+      : null,
     h("ul", null, ...reply.errors.map(line("bad")), ...reply.warnings.map(line("warn"))),
     calls.length > 0
       ? h("section", { class: "card" }, h("h2", null, "Calls in the program"), h("ul", null, ...calls))

@@ -3,6 +3,7 @@
 import { failure, fill, foreign, h, json, jsonText, keepsDigits, labelled, notice, parseJson, time } from "./dom.js";
 import { get, path } from "./api.js";
 import { form } from "./form.js";
+import { loginButton, scopesOf } from "./login.js";
 
 /**
  * @typedef {{node: HTMLElement, isPlain: boolean, decided: (decision: string) => any, onDecide: (decisions: any[]) => Promise<void>}} Question
@@ -50,7 +51,7 @@ export function question(call) {
   fill(
     self.node,
     h("h3", null, h("code", null, foreign(name, 200))),
-    call.login ? notice("The call goes on by itself after a login: ", h("code", null, foreign(call.login, 300))) : null,
+    call.login ? h("div", { class: "notice" }, "The call goes on by itself after a login. ", login(call)) : null,
     h(
       "p",
       { class: "warn" },
@@ -151,6 +152,12 @@ function changedSchema(call, self, button) {
       button("End the run", () => self.decided("deny")),
     ],
   };
+}
+
+/** @param {any} call */
+function login(call) {
+  if (call.backend === undefined) return h("code", null, foreign(call.login, 300));
+  return loginButton(call.backend, scopesOf(String(call.login)), String(call.login));
 }
 
 /** The arguments as they are, where they cannot be changed. @param {any} call */

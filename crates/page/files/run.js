@@ -35,17 +35,20 @@ export function run(parts, context) {
   );
   /** How much is shown: a run that has not ended, its report, or all that this process saw. @type {"open" | "report" | "all"} */
   let shown = "open";
+  /** What a person typed into it stays when the page learns more of the run. @type {HTMLElement | undefined} */
+  let recorded;
+  const recordingOnce = (/** @type {any} */ report) => (recorded ??= recording(id, report));
   const stateOf = async () => get(path("/v1/runs", id));
   const load = async () => {
     try {
-      fill(body, ...described(await get(path("/v1/history", id)), context));
+      fill(body, ...described(await get(path("/v1/history", id)), context, recordingOnce));
       shown = "all";
     } catch (error) {
       const isAbsent = error instanceof ApiError && error.status === 404;
       if (!isAbsent) return fill(body, failure(error));
       const state = await stateOf().catch(() => null);
       shown = state?.status === "done" ? "report" : "open";
-      fill(body, ...(state === null ? [failure(error)] : kept(id, state)));
+      fill(body, ...(state === null ? [failure(error)] : kept(state, recordingOnce)));
     }
   };
   void load();
@@ -57,11 +60,11 @@ export function run(parts, context) {
   return { title: "Run", node, onEvent };
 }
 
-/** A durable run that this process did not see to its end. @param {string} id @param {any} state */
-function kept(id, state) {
+/** A durable run that this process did not see to its end. @param {any} state @param {(report: any) => HTMLElement} recorded */
+function kept(state, recorded) {
   if (state.status !== "done")
     return [notice(`This run is ${state.status}. `), h("p", null, h("a", { href: "#/pending" }, "What waits"))];
-  return [recording(id, state.report), ...(state.report ? shownReport(state.report, null, []) : [])];
+  return [recorded(state.report), ...(state.report ? shownReport(state.report, null, []) : [])];
 }
 
 /** What a durable run offers beside its report: its cassette, the run again, and a new run from its beginning. @param {string} id @param {any} report */
@@ -132,8 +135,8 @@ function fork(id, calls, answer) {
   );
 }
 
-/** @param {any} found @param {import("./app.js").Context} context */
-function described(found, context) {
+/** @param {any} found @param {import("./app.js").Context} context @param {(report: any) => HTMLElement} recorded */
+function described(found, context, recorded) {
   const report = found.report;
   /** @type {import("./dom.js").Child[]} */
   const parts = [
@@ -159,7 +162,7 @@ function described(found, context) {
     );
   }
   // Only durable runs are recorded.
-  if (found.door === "durable") parts.push(recording(found.executionId, report));
+  if (found.door === "durable") parts.push(recorded(report));
   if (report === null) return [...parts, notice("The report was too large to be kept.")];
   parts.push(...shownReport(report, found.code, found.callStarts));
   return parts;

@@ -1,6 +1,7 @@
 // The list of runs. Only the rows in view are elements, so that ten thousand of them scroll like ten.
 import { count, duration, failure, fill, foreign, h, labelled, time, visible } from "./dom.js";
 import { get, query } from "./api.js";
+import { keptRuns } from "./kept-runs.js";
 
 const ROW = 36;
 const PAGE = 500;
@@ -147,6 +148,7 @@ export function runs(_, context) {
       run.names.some((/** @type {string} */ name) => name.toLowerCase().includes(text));
     return byOutcome && (door.value === "" || door.value === run.door) && byText;
   };
+  const kept = keptRuns();
   const resized = new ResizeObserver(draw);
   resized.observe(list);
   return {
@@ -165,9 +167,11 @@ export function runs(_, context) {
       problem,
       list,
       known,
+      kept.node,
     ),
     onEvent: (kind, data) => {
       if (kind === "lagged") restart();
+      if (kind === "pending" || kind === "lagged") kept.look();
       if (kind !== "run" || !isAsked(data)) return;
       rows.unshift(data);
       total += 1;
@@ -178,6 +182,7 @@ export function runs(_, context) {
     onClose: () => {
       generation += 1;
       resized.disconnect();
+      kept.close();
     },
   };
 }

@@ -134,6 +134,7 @@ function described(it, context) {
       block(it.fullDescription, 20000),
       h("h2", null, "Signature"),
       block(it.signature),
+      it.note ? h("p", { class: "notice" }, it.note) : null,
     ),
     h(
       "section",

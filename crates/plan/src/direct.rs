@@ -10,7 +10,7 @@ use crate::{
     hints::meta_tool,
     integers::first_rounded,
     suggest::{nearest, question},
-    tools::{Call, Tools, resolve_path},
+    tools::{Call, MAX_DOTS, Tools, resolve_path},
 };
 use serde_json::{Map, Value};
 use toolgate_wire::foreign_text::escaped;
@@ -124,10 +124,25 @@ fn call(mut object: Map<String, Value>, tools: &dyn Tools) -> Result<Call, Synta
     }
     match resolve_path(&path, tools) {
         Ok((backend, tool)) => Ok(Call { backend, tool, arguments }),
-        Err(0) => bare(&path, arguments, tools),
+        Err(0) => match unlisted(&path, tools) {
+            Some((backend, tool)) => Ok(Call { backend, tool, arguments }),
+            None => bare(&path, arguments, tools),
+        },
         Err(_) => Err(SyntaxFault::new(format!("`{}` can mean more than one tool", shorten(&path)))
             .hint("Call it from code: `__backends[\"backend\"][\"tool\"]({…})`.")),
     }
+}
+
+/// A tool of a backend whose tools are not all known: the call itself says what is the matter with the backend, and starts
+/// it again, as a call of a program does.
+fn unlisted(path: &str, tools: &dyn Tools) -> Option<(String, String)> {
+    if meta_tool(path).is_some() {
+        return None;
+    }
+    path.match_indices('.').take(MAX_DOTS).find_map(|(dot, _)| {
+        let (backend, tool) = (tools.backend(path.get(..dot)?)?, path.get(dot + 1..)?);
+        tools.unready(&backend).map(|_| (backend, tool.to_owned()))
+    })
 }
 
 /// A tool that is named without its backend, where one backend has it.
@@ -150,9 +165,6 @@ fn bare(name: &str, arguments: Value, tools: &dyn Tools) -> Result<Call, SyntaxF
 fn unknown(path: &str, tools: &dyn Tools) -> SyntaxFault {
     if let Some(hint) = meta_tool(path) {
         return SyntaxFault::new(format!("There is no tool `{path}` behind a backend")).hint(hint);
-    }
-    if let Some(why) = path.match_indices('.').find_map(|(dot, _)| tools.unready(&tools.backend(path.get(..dot)?)?)) {
-        return SyntaxFault::new(why);
     }
     let all: Vec<(String, String)> = tools
         .backends()

@@ -1,9 +1,15 @@
 //! Suggests existing names that are close to a name that does not exist.
 
+use toolgate_wire::foreign_text::one_line;
+
 /// Characters of a name that are compared. Names come from outside and may be very long.
 const MAX_COMPARED: usize = 64;
 /// Suggestions for one name.
 const MAX_SUGGESTIONS: usize = 3;
+/// Names in a list of what there is instead.
+const MAX_LISTED: usize = 24;
+/// Characters of a name in it.
+const MAX_LISTED_NAME: usize = 80;
 /// Characters that one name needs to count as a part of another.
 const MIN_PART: usize = 4;
 
@@ -28,6 +34,17 @@ pub fn question(names: &[String]) -> Option<String> {
         [one] => Some(format!("Did you mean {one}?")),
         [first @ .., last] => Some(format!("Did you mean {} or {last}?", first.join(", "))),
     }
+}
+
+/// "It has a, b and 3 more.", for a name that is like none of these; `None` for no names.
+pub fn listed<'c>(names: impl IntoIterator<Item = &'c str>) -> Option<String> {
+    let mut names = names.into_iter();
+    let shown: Vec<String> = names.by_ref().take(MAX_LISTED).map(|name| one_line(name, MAX_LISTED_NAME)).collect();
+    let more = match names.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!shown.is_empty()).then(|| format!("It has {}{more}.", shown.join(", ")))
 }
 
 /// A name as it is compared: lower case, without `-`, `_`, `.` and spaces, and bounded in length.
@@ -90,6 +107,16 @@ mod tests {
     fn a_question_reads_as_one() {
         assert_eq!(question(&[]), None);
         assert_eq!(question(&["a".into(), "b".into(), "c".into()]).as_deref(), Some("Did you mean `a`, `b` or `c`?"));
+    }
+
+    #[test]
+    fn a_list_is_bounded_and_harmless() {
+        assert_eq!(listed([]), None);
+        assert_eq!(listed(["a", "b"]).as_deref(), Some("It has a, b."));
+        let many: Vec<String> = (0..1000).map(|n| format!("tool_{n}\n\u{202e}{}", "x".repeat(10_000))).collect();
+        let text = listed(many.iter().map(String::as_str)).expect("names");
+        assert!(text.ends_with(" and 976 more.") && text.len() < 4_000, "{}", text.len());
+        assert!(!text.contains(['\n', '\u{202e}']));
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub struct Call {
 }
 
 /// Dots at which a path is tried. A try may take time proportional to the length of the path.
-const MAX_DOTS: usize = 64;
+pub(crate) const MAX_DOTS: usize = 64;
 
 /// Splits `backend.tool` where both parts are known names. Names may contain dots, so every dot is tried; `Err` holds the
 /// number of matches when it is not one.

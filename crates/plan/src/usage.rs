@@ -42,10 +42,14 @@ pub struct ProgramUsage {
     written: HashSet<String>,
     guarded: Vec<Span>,
     global_calls: Vec<GlobalCall>,
+    /// All other calls.
+    other_calls: Vec<Span>,
     /// Object literals that name all of their keys, with these.
     literals: HashMap<u32, Vec<String>>,
     /// Properties whose value is called, or has a property read.
     dereferenced: HashSet<u32>,
+    /// Identifiers and text literals.
+    mentioned: HashSet<String>,
 }
 
 /// A call of a global, or of a property of one.
@@ -54,7 +58,8 @@ struct GlobalCall {
     span: Span,
     /// As it is written.
     callee: String,
-    arguments: usize,
+    /// Where each argument begins.
+    arguments: Vec<u32>,
 }
 
 impl ProgramUsage {
@@ -100,6 +105,11 @@ impl ProgramUsage {
         self.written.contains(name)
     }
 
+    /// Whether the program has this name, or a text that says just this.
+    pub fn mentions(&self, name: &str) -> bool {
+        self.mentioned.contains(name)
+    }
+
     /// The names of properties that are assigned.
     pub fn written_names(&self) -> impl Iterator<Item = &str> {
         self.written.iter().map(String::as_str)
@@ -110,19 +120,27 @@ impl ProgramUsage {
         self.guarded.iter().any(|span| contains(*span, offset))
     }
 
-    /// The callee of the innermost call on a global around an offset, as it is written: `tracker.get_issue`.
+    /// The callee of the innermost call around an offset, as it is written (`tracker.get_issue`), if that is one on a
+    /// global. What is said inside of another call is about that one's arguments.
     pub fn global_call_at(&self, offset: usize) -> Option<&str> {
         self.innermost_call(offset).map(|call| call.callee.as_str())
     }
 
     /// The number of arguments of that call.
     pub fn arguments_at(&self, offset: usize) -> Option<usize> {
-        self.innermost_call(offset).map(|call| call.arguments)
+        self.innermost_call(offset).map(|call| call.arguments.len())
+    }
+
+    /// Whether an argument of that call begins at the offset.
+    pub fn is_argument_at(&self, offset: usize) -> bool {
+        self.innermost_call(offset).is_some_and(|call| call.arguments.iter().any(|at| *at as usize == offset))
     }
 
     fn innermost_call(&self, offset: usize) -> Option<&GlobalCall> {
         let around = self.global_calls.iter().filter(|call| contains(call.span, offset));
-        around.min_by_key(|call| call.span.end - call.span.start)
+        let innermost = around.min_by_key(|call| call.span.size())?;
+        let is_inside = |other: &Span| contains(*other, offset) && other.size() < innermost.span.size();
+        (!self.other_calls.iter().any(is_inside)).then_some(innermost)
     }
 
     /// The keys of the object literal that starts at an offset, or whose own key does, if all of them are written there.

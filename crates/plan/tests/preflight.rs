@@ -37,17 +37,47 @@ fn an_unknown_tool_is_an_error_with_suggestions() {
         "if (await tools.exa['web-search-x']({})) return 1",
         &["error unknown_tool 1:21 Backend `exa` has no tool `web-search-x` (Did you mean `web_search`?)"],
     );
-    check("return db.zzz({})", &["error unknown_tool 1:11 Backend `db` has no tool `zzz`"]);
+    check("return db.zzz({})", &["error unknown_tool 1:11 Backend `db` has no tool `zzz` (It has find, read_file.)"]);
 }
 
 #[test]
 fn what_the_program_may_have_changed_or_asked_for_is_no_error() {
-    check("exa.mine = () => 1; return exa.mine()", &["warning unknown_tool 1:32 Backend `exa` has no tool `mine`"]);
-    check("globalThis.exa = {}; return exa.mine()", &["warning unknown_tool 1:33 Backend `exa` has no tool `mine`"]);
-    check("exa = {}; return exa.mine()", &["warning unknown_tool 1:22 Backend `exa` has no tool `mine`"]);
-    check("if (exa.mine) return exa.mine()", &["warning unknown_tool 1:26 Backend `exa` has no tool `mine`"]);
-    check("if ('mine' in exa) return exa.mine()", &["warning unknown_tool 1:31 Backend `exa` has no tool `mine`"]);
-    check("return exa.mine?.()", &["warning unknown_tool 1:12 Backend `exa` has no tool `mine`"]);
+    check(
+        "exa.mine = () => 1; return exa.mine()",
+        &[
+            "warning unknown_tool 1:32 Backend `exa` has no tool `mine` (It has web_search, fetch_page, then, constructor.)",
+        ],
+    );
+    check(
+        "globalThis.exa = {}; return exa.mine()",
+        &[
+            "warning unknown_tool 1:33 Backend `exa` has no tool `mine` (It has web_search, fetch_page, then, constructor.)",
+        ],
+    );
+    check(
+        "exa = {}; return exa.mine()",
+        &[
+            "warning unknown_tool 1:22 Backend `exa` has no tool `mine` (It has web_search, fetch_page, then, constructor.)",
+        ],
+    );
+    check(
+        "if (exa.mine) return exa.mine()",
+        &[
+            "warning unknown_tool 1:26 Backend `exa` has no tool `mine` (It has web_search, fetch_page, then, constructor.)",
+        ],
+    );
+    check(
+        "if ('mine' in exa) return exa.mine()",
+        &[
+            "warning unknown_tool 1:31 Backend `exa` has no tool `mine` (It has web_search, fetch_page, then, constructor.)",
+        ],
+    );
+    check(
+        "return exa.mine?.()",
+        &[
+            "warning unknown_tool 1:12 Backend `exa` has no tool `mine` (It has web_search, fetch_page, then, constructor.)",
+        ],
+    );
 }
 
 /// Programs that may run to their end although the call `@` fails.
@@ -292,7 +322,7 @@ fn a_variable_that_hides_a_backend_is_a_warning() {
     check(
         "{ let exa = 1 } await exa.nope({})",
         &[
-            "error unknown_tool 1:27 Backend `exa` has no tool `nope`",
+            "error unknown_tool 1:27 Backend `exa` has no tool `nope` (It has web_search, fetch_page, then, constructor.)",
             &format!("warning shadowed_backend 1:7 {hidden}"),
         ],
     );

@@ -52,6 +52,16 @@ impl Usage {
         self.rules.get(&rule.key()).copied().unwrap_or_default()
     }
 
+    /// Notes the calls of a tool.
+    pub fn set_tool(&mut self, path: &str, calls: u64) {
+        self.tools.insert(path.to_owned(), calls);
+    }
+
+    /// Notes the calls that a rule let through.
+    pub fn set_rule(&mut self, rule: &Rule, calls: u64) {
+        self.rules.insert(rule.key(), calls);
+    }
+
     /// Counts a call that this rule lets through.
     pub fn add(&mut self, path: &str, rule: Option<&Rule>) {
         *self.tools.entry(path.to_owned()).or_default() += 1;
@@ -142,6 +152,8 @@ pub struct Policy {
     default: Action,
     /// Whether a rule looks at counts.
     needs_usage: bool,
+    /// Whether a rule looks at the calls of a day.
+    needs_day: bool,
 }
 
 impl fmt::Debug for Policy {
@@ -165,9 +177,10 @@ impl Policy {
         ordered.sort_by_key(|rule| std::cmp::Reverse((rule.action, rule.specificity())));
         let reads_counts = |rule: &Arc<Rule>| rule.when.as_ref().is_some_and(|when| when.text().contains("counts"));
         let needs_usage = rules.iter().any(|rule| rule.has_limits() || reads_counts(rule));
+        let needs_day = rules.iter().any(|rule| rule.depends_on_day());
         let index = RuleIndex::new(ordered.iter().map(|rule| &rule.tool));
         let shared = shared_conditions(&ordered);
-        Policy { rules, ordered, index, shared, default, needs_usage }
+        Policy { rules, ordered, index, shared, default, needs_usage, needs_day }
     }
 
     /// The rules as written.
@@ -214,6 +227,19 @@ impl Policy {
     /// Whether decisions depend on calls that were let through before.
     pub fn needs_usage(&self) -> bool {
         self.needs_usage
+    }
+
+    /// The rules with a limit a day that are about a tool with these spellings; `None` where no rule about it depends on the calls
+    /// of a day.
+    pub fn daily_rules(&self, paths: &[&str]) -> Option<Vec<Arc<Rule>>> {
+        if !self.needs_day {
+            return None;
+        }
+        let candidates = self.index.candidates(paths).filter_map(|at| self.ordered.get(at));
+        let mut rules =
+            candidates.filter(|rule| rule.depends_on_day() && paths.iter().any(|path| rule.tool.matches(path)));
+        let first = rules.next()?;
+        Some(std::iter::once(first).chain(rules).filter(|rule| rule.limits.day.is_some()).cloned().collect())
     }
 
     /// What happens to a call, where these were let through before in its run and by its caller today.
@@ -273,23 +299,23 @@ impl Policy {
     }
 
     /// Every rule with what it says of a call, in the order in which they decide.
-    pub fn explain(&self, call: &Call<'_>, run: &Usage, day: &Usage) -> Vec<(Arc<Rule>, Standing)> {
+    pub fn explain(&self, call: &Call<'_>, run: &Usage, day: &Usage) -> Vec<(Arc<Rule>, RuleMatch)> {
         let facts = facts(call, run, day);
         let standing = |rule: &Rule| {
             if !call.paths.iter().any(|path| rule.tool.matches(path)) {
-                return Standing::OtherTool;
+                return RuleMatch::OtherTool;
             }
             if !rule.traits.permits(call.traits) {
-                return Standing::OtherAnnotations;
+                return RuleMatch::OtherAnnotations;
             }
             if !is_about_caller(rule, call) {
-                return Standing::OtherCaller;
+                return RuleMatch::OtherCaller;
             }
             match rule.when.as_ref().map(|when| when.holds(&facts, &mut Budget::default())) {
-                Some(Ok(false)) => Standing::ConditionFalse,
-                Some(Err(error)) => Standing::ConditionFailed(error),
-                Some(Ok(true)) | None if rule.action != Action::Deny && is_used_up(rule, run, day) => Standing::UsedUp,
-                Some(Ok(true)) | None => Standing::Applies,
+                Some(Ok(false)) => RuleMatch::ConditionFalse,
+                Some(Err(error)) => RuleMatch::ConditionFailed(error),
+                Some(Ok(true)) | None if rule.action != Action::Deny && is_used_up(rule, run, day) => RuleMatch::UsedUp,
+                Some(Ok(true)) | None => RuleMatch::Applies,
             }
         };
         self.ordered.iter().map(|rule| (Arc::clone(rule), standing(rule))).collect()
@@ -340,7 +366,7 @@ impl<'a> Conditions<'a> {
 
 /// What a rule says of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum RuleMatch {
     /// It applies.
     Applies,
     /// It is about other tools.

@@ -139,6 +139,11 @@ impl Rule {
         self.limits != CallLimits::default()
     }
 
+    /// Whether what it does depends on the calls of a day.
+    pub fn depends_on_day(&self) -> bool {
+        self.limits.day.is_some() || self.when.as_ref().is_some_and(Condition::reads_day)
+    }
+
     /// Decides between rules with the same action: one tool before a pattern, the longer pattern before the shorter, then
     /// the rule with more conditions.
     pub fn specificity(&self) -> (bool, usize, usize) {

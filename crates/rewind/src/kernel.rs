@@ -117,17 +117,16 @@ pub(crate) fn set_registers(pid: pid_t, set: libc::c_int, from: &[u8]) -> io::Re
     trace!(libc::PTRACE_SETREGSET, pid, set as usize, &raw mut place as usize)
 }
 
-/// Pages of one call that reads or writes another process's memory. They fit into a processor's cache, and into memory that
-/// the allocator does not map anew for each use.
-pub(crate) const MAX_PAGES_PER_CALL: usize = 24;
+/// Pages of one call that reads another process's memory. They fit into a processor's cache, and into memory that the
+/// allocator does not map anew for each use.
+pub(crate) const MAX_PAGES_PER_READ: usize = 24;
 
-fn place(bytes: &[u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
-}
+/// Pages of one call that writes another process's memory: fewer than the ranges that the kernel accepts (`IOV_MAX`).
+pub(crate) const MAX_PAGES_PER_WRITE: usize = 512;
 
-/// Places of pages in another process.
-fn remote(pages: impl Iterator<Item = u64>) -> Vec<libc::iovec> {
-    let mut ranges: Vec<libc::iovec> = Vec::with_capacity(MAX_PAGES_PER_CALL);
+/// Ranges of pages, of which neighbours are one. The kernel's work for a range of another process is less than for its pages.
+fn ranges(pages: impl Iterator<Item = u64>) -> Vec<libc::iovec> {
+    let mut ranges: Vec<libc::iovec> = Vec::new();
     for page in pages {
         match ranges.last_mut() {
             Some(last) if last.iov_base as u64 + last.iov_len as u64 == page => last.iov_len += PAGE,
@@ -137,23 +136,27 @@ fn remote(pages: impl Iterator<Item = u64>) -> Vec<libc::iovec> {
     ranges
 }
 
+fn place(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}
+
 fn all_of(moved: isize, length: usize) -> io::Result<()> {
     if checked(moved as c_long)? == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Reads pages of another process, at most [`MAX_PAGES_PER_CALL`], into as many bytes.
+/// Reads pages of another process, at most [`MAX_PAGES_PER_READ`], into as many bytes.
 pub(crate) fn read_pages(pid: pid_t, pages: impl Iterator<Item = u64>, into: &mut [u8]) -> io::Result<()> {
-    let remote = remote(pages);
+    let remote = ranges(pages);
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // SAFETY: the local range is `into`, which is borrowed for the call; remote addresses are the other process's.
     let read = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0) };
     all_of(read, into.len())
 }
 
-/// Writes pages of another process, at most [`MAX_PAGES_PER_CALL`], each from as many bytes as a page has.
-pub(crate) fn write_pages(pid: pid_t, pages: &[(u64, &[u8])]) -> io::Result<()> {
-    let local: Vec<libc::iovec> = pages.iter().map(|(_, bytes)| place(bytes)).collect();
-    let remote = remote(pages.iter().map(|(page, _)| *page));
+/// Writes pages of another process, at most [`MAX_PAGES_PER_WRITE`].
+pub(crate) fn write_pages(pid: pid_t, pages: &[(u64, &[u8; PAGE])]) -> io::Result<()> {
+    let local: Vec<libc::iovec> = pages.iter().map(|(_, bytes)| place(*bytes)).collect();
+    let remote = ranges(pages.iter().map(|(page, _)| *page));
     let (locals, remotes) = (local.len() as libc::c_ulong, remote.len() as libc::c_ulong);
     // SAFETY: local ranges are borrowed for the call and only read; remote addresses are the other process's.
     let written = unsafe { libc::process_vm_writev(pid, local.as_ptr(), locals, remote.as_ptr(), remotes, 0) };
@@ -172,13 +175,28 @@ pub fn unread_by_peer(socket: impl AsFd) -> io::Result<usize> {
 /// Addresses from the first to before the second.
 pub(crate) type AddressRange = (u64, u64);
 
-/// The ranges within `range` where the kernel's page of zeroes is mapped. `pagemap` is a process's `/proc/PID/pagemap`.
-pub(crate) fn zero_pages(pagemap: impl AsFd, range: AddressRange, found: &mut Vec<AddressRange>) -> io::Result<()> {
-    /// `PAGE_IS_PFNZERO` of `linux/fs.h`.
+/// What is mapped at a range of pages that are not of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mapped {
+    /// The kernel's page of zeroes.
+    Zero,
+    /// Memory of this process, perhaps shared with another one.
+    Memory,
+    /// Memory that was moved to swap.
+    Swapped,
+}
+
+/// The ranges within `range` where something is mapped that is not of a file, by address. `pagemap` is a process's
+/// `/proc/PID/pagemap`.
+pub(crate) fn scan(pagemap: impl AsFd, range: AddressRange, found: &mut Vec<(AddressRange, Mapped)>) -> io::Result<()> {
+    // Categories of `linux/fs.h`.
+    const IS_OF_FILE: u64 = 1 << 2;
+    const IS_PRESENT: u64 = 1 << 3;
+    const IS_SWAPPED: u64 = 1 << 4;
     const IS_ZERO: u64 = 1 << 5;
     /// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)`.
     const SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
-    const BATCH: usize = 64;
+    const BATCH: usize = 128;
     /// `struct pm_scan_arg`.
     #[repr(C)]
     struct Arguments {
@@ -208,15 +226,23 @@ pub(crate) fn zero_pages(pagemap: impl AsFd, range: AddressRange, found: &mut Ve
             regions: regions.as_mut_ptr() as u64,
             regions_length: BATCH as u64,
             max_pages: 0,
-            inverted: 0,
-            required: IS_ZERO,
-            any_of: 0,
-            returned: IS_ZERO,
+            // Those that are not of a file.
+            inverted: IS_OF_FILE,
+            required: IS_OF_FILE,
+            any_of: IS_PRESENT | IS_SWAPPED,
+            returned: IS_PRESENT | IS_SWAPPED | IS_ZERO,
         };
         // SAFETY: the kernel reads and writes `arguments`, and writes at most `BATCH` regions.
         let count = unsafe { libc::ioctl(pagemap.as_fd().as_raw_fd(), SCAN, &raw mut arguments) };
         let count = checked(count.into())?;
-        found.extend(regions.iter().take(count).map(|[start, end, _]| (*start, *end)));
+        found.extend(regions.iter().take(count).map(|[start, end, categories]| {
+            let mapped = match (categories & IS_SWAPPED != 0, categories & IS_ZERO != 0) {
+                (true, _) => Mapped::Swapped,
+                (false, true) => Mapped::Zero,
+                (false, false) => Mapped::Memory,
+            };
+            ((*start, *end), mapped)
+        }));
         if arguments.walked_to <= start {
             return Err(io::ErrorKind::InvalidData.into());
         }

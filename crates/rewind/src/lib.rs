@@ -6,8 +6,9 @@
 //! remains is a [`Refusal`], and the process is killed.
 //!
 //! What the kernel does not tell cannot be compared. The process must not have system calls that change such things: its
-//! filter must allow no `mprotect`, `madvise`, `rt_sigreturn`, `prctl` or `sigaction`, and its mappings must be sealed
-//! (`mseal`), so that none can be exchanged for another of the same name. [`Snapshot::take`] checks the seal.
+//! filter must allow no `mprotect`, `madvise`, `rt_sigreturn`, `prctl` or `sigaction`, `brk` only at the beginning of a page,
+//! and its mappings must be sealed (`mseal`), so that none can be exchanged for another of the same name. [`Snapshot::take`]
+//! checks the seal.
 //!
 //! # Layout
 //! - `snapshot`: takes a snapshot and returns to it

@@ -60,11 +60,30 @@ impl Mappings {
     }
 }
 
-/// Whether the stack is sealed, in the text of `/proc/PID/smaps`. All mappings are sealed together.
-pub(crate) fn stack_is_sealed(smaps: &str) -> bool {
-    let after_stack = smaps.lines().skip_while(|line| !line.ends_with("[stack]"));
-    let flags = after_stack.filter_map(|line| line.strip_prefix("VmFlags:")).next();
-    flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "sl"))
+/// Which mappings are sealed, in the text of `/proc/PID/smaps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seals {
+    /// The stack, which shows whether this kernel has seals.
+    pub(crate) stack: bool,
+    /// Every mapping. The page of old system calls is none: it is in no process's list of mappings, and has no seal.
+    pub(crate) all: bool,
+}
+
+impl Seals {
+    pub(crate) fn of(smaps: &str) -> Self {
+        let mut seals = Seals { stack: false, all: true };
+        let mut name = "";
+        for line in smaps.lines() {
+            if let Some(flags) = line.strip_prefix("VmFlags:") {
+                let is_sealed = flags.split_ascii_whitespace().any(|flag| flag == "sl");
+                seals.stack |= is_sealed && name.ends_with("[stack]");
+                seals.all &= is_sealed || name.ends_with("[vsyscall]");
+            } else if line.split_ascii_whitespace().next().is_some_and(|word| !word.ends_with(':')) {
+                name = line;
+            }
+        }
+        seals
+    }
 }
 
 #[cfg(test)]
@@ -92,11 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_is_read_from_the_flags_of_the_stack() {
-        let text = |flags: &str| {
-            format!("1-2 rw-p 0 0:0 0\nVmFlags: sl\n5-6 rw-p 0 0:0 0 [stack]\nRss: 4 kB\nVmFlags: {flags}\n")
+    fn seals_are_read_from_the_flags_of_each_mapping() {
+        let check = |first: &str, stack: &str, expected: (bool, bool)| {
+            let text = format!(
+                "1-2 rw-p 0 0:0 0\nRss: 4 kB\nVmFlags: {first}\n5-6 rw-p 0 0:0 0 [stack]\nRss: 4 kB\nVmFlags: {stack}\n\
+                 7-8 --xp 0 0:0 0 [vsyscall]\nRss: 0 kB\nVmFlags: ex\n"
+            );
+            let seals = Seals::of(&text);
+            assert_eq!((seals.stack, seals.all), expected, "{text}");
         };
-        assert!(stack_is_sealed(&text("rd wr gd sl")));
-        assert!(!stack_is_sealed(&text("rd wr gd")));
+        check("sl", "rd wr gd sl", (true, true));
+        check("rd", "rd wr gd sl", (true, false));
+        check("sl", "rd wr gd", (false, false));
     }
 }

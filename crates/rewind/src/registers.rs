@@ -103,10 +103,21 @@ pub(crate) struct Extended(Vec<u8>);
 
 impl Extended {
     pub(crate) fn of(pid: pid_t) -> Result<Self, Refusal> {
-        let mut bytes = vec![0; MAX_EXTENDED];
+        Extended::read(pid, MAX_EXTENDED)
+    }
+
+    fn read(pid: pid_t, room: usize) -> Result<Self, Refusal> {
+        let mut bytes = vec![0; room];
         let length = kernel::get_registers(pid, EXTENDED, &mut bytes);
         bytes.truncate(length.map_err(|error| Refusal::Kernel("vector registers", error))?);
         Ok(Extended(bytes))
+    }
+
+    /// Whether these are the registers of the process.
+    pub(crate) fn are_of(&self, pid: pid_t) -> Result<bool, Refusal> {
+        /// Enough to notice that there are more.
+        const MORE: usize = 64;
+        Ok(Extended::read(pid, self.0.len() + MORE)? == *self)
     }
 
     pub(crate) fn set(&self, pid: pid_t) -> Result<(), Refusal> {

@@ -49,6 +49,10 @@ impl Extended {
         Err(Refusal::Processor)
     }
 
+    pub(crate) fn are_of(&self, _: pid_t) -> Result<bool, Refusal> {
+        Err(Refusal::Processor)
+    }
+
     pub(crate) fn set(&self, _: pid_t) -> Result<(), Refusal> {
         Err(Refusal::Processor)
     }

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::unix::fs::FileExt;
 
 use libc::pid_t;
 
 use crate::Refusal;
 use crate::identity::{Bounds, Identity};
 use crate::kernel::{self, AddressRange, PAGE};
-use crate::mappings::{Mappings, stack_is_sealed};
+use crate::mappings::{Mapping, Mappings, Seals};
 use crate::pages::Memory;
 use crate::registers::{Extended, General, is_call};
 use crate::tracee::Tracee;
@@ -26,12 +27,14 @@ pub struct Snapshot {
     waiting: General,
     extended: Extended,
     program_break: u64,
+    /// Pages of all mappings together, if as many pages are the same mappings.
+    size: Option<u64>,
 }
 
 /// What had to be put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
-    /// Pages that differed.
+    /// Pages that were written.
     pub pages: usize,
     /// Ranges of mappings that were removed.
     pub mappings: usize,
@@ -44,31 +47,37 @@ impl Snapshot {
     pub fn take(pid: u32) -> Result<Self, Refusal> {
         let pid = pid_t::try_from(pid).map_err(|_| Refusal::Ended)?;
         let files = ProcessFiles::open(pid)?;
-        if !stack_is_sealed(&fs::read_to_string(format!("/proc/{pid}/smaps")).map_err(in_proc)?) {
-            return Err(Refusal::NotSealed);
-        }
         let tracee = Tracee::stop(pid)?;
         let waiting = tracee.run_to_wait()?;
         check_call(pid, &waiting)?;
-        let mut snapshot = Snapshot {
+        let extended = Extended::of(pid)?;
+        // Asking for a break at zero returns where it is.
+        let program_break = tracee.call(&waiting, libc::SYS_brk, 0, 0)?;
+        waiting.set(pid)?;
+        let seals = Seals::of(&fs::read_to_string(format!("/proc/{pid}/smaps")).map_err(in_proc)?);
+        if !seals.stack {
+            return Err(Refusal::NotSealed);
+        }
+        let mappings = files.mappings()?;
+        let all = mappings.all()?;
+        let is_fixed = seals.all && is_fixed(program_break, &all);
+        let snapshot = Snapshot {
             pid,
-            mappings: files.mappings()?,
-            memory: Memory::of(pid, &files.pagemap, &files.mappings()?.all()?)?,
-            identity: Identity::of(pid, &files.status()?)?,
+            memory: Memory::of(pid, &files.pagemap, &all)?,
+            mappings,
+            identity: Identity::of(pid, &text_at_once(&files.status)?)?,
             waiting,
-            extended: Extended::of(pid)?,
-            program_break: 0,
+            extended,
+            program_break,
+            size: if is_fixed { Some(files.size()?) } else { None },
             files,
         };
-        // Asking for a break at zero returns where it is.
-        snapshot.program_break = tracee.call(&waiting, libc::SYS_brk, 0, 0)?;
-        waiting.set(pid)?;
         tracee.release()?;
         Ok(snapshot)
     }
 
     /// Stops the process, wherever it is. Then nothing more comes from it.
-    pub fn stop(&self) -> Result<Stopped<'_>, Refusal> {
+    pub fn stop(&mut self) -> Result<Stopped<'_>, Refusal> {
         Ok(Stopped { tracee: Tracee::stop(self.pid)?, snapshot: self })
     }
 }
@@ -76,7 +85,7 @@ impl Snapshot {
 /// A process that is stopped. It is killed unless it is rewound.
 pub struct Stopped<'a> {
     tracee: Tracee,
-    snapshot: &'a Snapshot,
+    snapshot: &'a mut Snapshot,
 }
 
 impl Stopped<'_> {
@@ -84,8 +93,8 @@ impl Stopped<'_> {
     pub fn rewind(self, bounds: Bounds) -> Result<Restored, Refusal> {
         let Stopped { tracee, snapshot } = self;
         let pid = tracee.pid();
-        Identity::of(pid, &snapshot.files.status()?)?.check(&snapshot.identity)?;
-        if Bounds::parse(&text(&snapshot.files.limits)?) != Some(bounds) {
+        snapshot.identity.check(&text_at_once(&snapshot.files.status)?)?;
+        if Bounds::parse(&text_at_once(&snapshot.files.limits)?) != Some(bounds) {
             return Err(Refusal::Differs("a limit"));
         }
         let mappings = snapshot.restore_mappings(&tracee)?;
@@ -99,7 +108,11 @@ impl Stopped<'_> {
 impl Snapshot {
     /// Removes mappings that were added, then compares the list.
     fn restore_mappings(&self, tracee: &Tracee) -> Result<usize, Refusal> {
-        // Always: within its last page, no list shows where the break is.
+        // None of the snapshot's can be gone, so that another one would be more.
+        if self.size.is_some() && self.size == Some(self.files.size()?) {
+            return Ok(0);
+        }
+        // No list shows where the break is.
         if tracee.call(&self.waiting, libc::SYS_brk, self.program_break, 0)? != self.program_break {
             return Err(Refusal::Differs("the program break"));
         }
@@ -126,11 +139,17 @@ impl Snapshot {
     fn restore_registers(&self, pid: pid_t) -> Result<(), Refusal> {
         self.extended.set(pid)?;
         self.waiting.set(pid)?;
-        if Extended::of(pid)? != self.extended || General::of(pid)? != self.waiting {
+        if !self.extended.are_of(pid)? || General::of(pid)? != self.waiting {
             return Err(Refusal::Differs("a register"));
         }
         Ok(())
     }
+}
+
+/// Whether the program break cannot be moved: not down, since the heap is sealed, not up, since another mapping begins there,
+/// and not within its page, which the process's filter denies.
+fn is_fixed(program_break: u64, mappings: &[Mapping]) -> bool {
+    program_break.is_multiple_of(PAGE as u64) && mappings.iter().any(|mapping| mapping.range.0 == program_break)
 }
 
 /// Fails unless the instruction with which the process waits is a system call: others are made by it.
@@ -148,6 +167,7 @@ struct ProcessFiles {
     status: File,
     pagemap: File,
     limits: File,
+    statm: File,
 }
 
 impl ProcessFiles {
@@ -158,6 +178,7 @@ impl ProcessFiles {
             status: open("status")?,
             pagemap: open("pagemap")?,
             limits: open("limits")?,
+            statm: open("statm")?,
         })
     }
 
@@ -165,11 +186,26 @@ impl ProcessFiles {
         text(&self.maps).map(Mappings)
     }
 
-    fn status(&self) -> Result<String, Refusal> {
-        text(&self.status)
+    /// Pages of all mappings together.
+    fn size(&self) -> Result<u64, Refusal> {
+        let text = text_at_once(&self.statm)?;
+        let first = text.split_ascii_whitespace().next().and_then(|first| first.parse().ok());
+        first.ok_or(Refusal::Differs("the size of its mappings"))
     }
 }
 
+/// The text of a file that the kernel writes anew for each read from its beginning.
+fn text_at_once(file: &File) -> Result<String, Refusal> {
+    let mut text = vec![0; 2 * PAGE];
+    let length = file.read_at(&mut text, 0).map_err(in_proc)?;
+    if length == text.len() {
+        return Err(Refusal::Differs("the length of a file of /proc"));
+    }
+    text.truncate(length);
+    String::from_utf8(text).map_err(|error| in_proc(io::Error::other(error)))
+}
+
+/// The text of a file that the kernel writes in parts.
 fn text(mut file: &File) -> Result<String, Refusal> {
     let read = |file: &mut &File| -> io::Result<String> {
         let mut text = String::with_capacity(2 * PAGE);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
+use toolgate_bridge::Bridge;
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
@@ -16,8 +17,7 @@ use toolgate_engine::Engine;
 use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{HostFunction, builtin};
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::run::{FixedEnvironment, Runner};
+use toolgate_run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,

@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use super::resource_server::TokenCaller;
 use toolgate_config::checked::Key;
 use toolgate_config::values::Rate;
-use toolgate_gateway::run::durable::scope_of_key;
+use toolgate_run::durable::scope_of_key;
 use toolgate_wire::CallerScope;
 
 /// The caller of a request; admission adds it to every request as an extension.

@@ -12,6 +12,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::rpc_sessions::{MemorySessionStore, RedisStore, RpcSessions, SessionStore, SystemClock};
 use crate::{
@@ -21,9 +22,9 @@ use crate::{
 use toolgate_config::checked::Http;
 use toolgate_config::values::{HttpAuth, Mode, StoreSetting};
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::run::Runner;
 use toolgate_gateway::runtime::Gateway;
-use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode};
+use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode, standard_input, standard_output};
+use toolgate_run::Runner;
 
 /// How long runs of a client at standard input and output may go on after the shutdown has begun; the MCP server waits a
 /// little longer for their replies.
@@ -53,14 +54,15 @@ pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -
             runner.abort_runs();
         }
     });
-    let served = toolgate_mcp::server::serve_stdio(
+    // A task, because its requests are tasks too: none of them has to wake the thread that waits for the end.
+    let serving = tokio::spawn(toolgate_mcp::server::serve_stdio(
         Arc::new(agent.clone()),
         scope,
-        tokio::io::stdin(),
-        tokio::io::stdout(),
+        standard_input(),
+        standard_output(),
         shutdown,
-    )
-    .await;
+    ));
+    let served = AbortOnDropHandle::new(serving).await.map_err(io::Error::other)?;
     aborting.abort();
     keeping.abort();
     served

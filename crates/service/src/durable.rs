@@ -1,7 +1,7 @@
 //! `/v1/runs`: runs that outlive their request and their process.
 //!
 //! A run belongs to the caller that began it: to every other key it does not exist. Builds no host and keeps nothing
-//! itself; that is up to `gateway::run::durable`.
+//! itself; that is up to `run::durable`.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use tokio::sync::OwnedSemaphorePermit;
-use toolgate_gateway::run::durable::{CallDecision, DurableRuns, ListRuns, RunEvent, RunStatus, RunSummary, RunView};
-use toolgate_gateway::run::{Door, Durability, RunRequest};
+use toolgate_run::durable::{CallDecision, DurableRuns, ListRuns, RunEvent, RunStatus, RunSummary, RunView};
+use toolgate_run::{Door, Durability, RunRequest};
 use url::{Url, form_urlencoded};
 
 use super::body::{Received, escaped};

@@ -32,7 +32,7 @@
 //! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //! - `inspect`: the routes that people look at; `page`: the page in the browser and who is signed in to it
 //!
-//! The service runs nothing itself: every program goes to `gateway::run`.
+//! The service runs nothing itself: every program goes to `run`.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use toolgate_gateway::run::Runner;
+use toolgate_run::Runner;
 use toolgate_wire::limits::MB;
 use toolgate_wire::{Limit, LimitFault, LimitRequest, Profile};
 

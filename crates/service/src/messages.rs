@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_engine::EngineChoice;
-use toolgate_gateway::run::RunReport;
+use toolgate_run::RunReport;
 use toolgate_wire::{Profile, Report};
 
 /// A program to run.
@@ -47,6 +47,7 @@ pub(super) struct RunBody {
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
     /// Keeps the run, so that calls that need a person's approval wait for it: the reply is the report, or `paused` with the run's id.
+    /// If absent, a run is kept when a rule may ask about one of its calls; `false`: such a call fails as `DENIED`.
     pub(super) durable: Option<bool>,
     /// Sends no write before all of them were reviewed: the reply is `paused` with the review. Implies `durable`.
     pub(super) stage: Option<bool>,
@@ -342,7 +343,7 @@ pub(super) struct RpcReply {
     /// Its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
-    pub(super) result: Option<Value>,
+    pub(super) result: Option<Box<RawValue>>,
     /// Its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<FunctionFailure>")]

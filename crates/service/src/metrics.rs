@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use toolgate_gateway::run::{RUN_SECONDS, RunCounts};
+use toolgate_run::{RUN_SECONDS, RunCounts};
 
 use super::{Caller, HttpService};
 

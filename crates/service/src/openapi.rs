@@ -15,7 +15,7 @@ use super::messages::{
     RunReply, SessionReply, SessionRequest,
 };
 use super::refusal::ErrorReply;
-use toolgate_gateway::run::{OUTPUT_SIZE, Runner};
+use toolgate_run::{OUTPUT_SIZE, Runner};
 use toolgate_wire::{LimitRequest, Profile};
 
 const DEFINITIONS: &str = "/components/schemas";
@@ -258,6 +258,14 @@ impl Operation {
         self
     }
 
+    /// Adds an answer of another status.
+    pub(super) fn also(mut self, status: u16, answer: Value) -> Self {
+        if let Some(responses) = self.0.get_mut("responses") {
+            responses[status.to_string()] = answer;
+        }
+        self
+    }
+
     pub(super) fn keyed(self, security: &Value) -> Value {
         Value::Object(self.with("security", security.clone()).0)
     }
@@ -344,10 +352,10 @@ fn narrow_limits(schemas: &mut Map<String, Value>, request: &str, profiles: &[Li
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use toolgate_bridge::Bridge;
     use toolgate_catalog::CatalogHandle;
     use toolgate_engine::{Engine, IsolationMode};
-    use toolgate_gateway::bridge::Bridge;
-    use toolgate_gateway::run::FixedEnvironment;
+    use toolgate_run::FixedEnvironment;
 
     /// A runner that runs nothing: the document asks only for limits and functions.
     fn runner() -> Runner {

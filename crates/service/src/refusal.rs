@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::rpc_sessions::{AuthoriseError, SessionStoreError};
-use toolgate_gateway::run::durable::DurableError;
 use toolgate_mcp::server::HostGuardError;
+use toolgate_run::durable::DurableError;
 use toolgate_wire::foreign_text::escaped;
 
 /// `Retry-After` where no better estimate exists.
@@ -64,9 +64,18 @@ pub(super) enum Refusal {
     BadInput { pointer: String, message: String },
     #[error("{0}")]
     BadRequest(&'static str),
-    /// Names no reason, since each would help to guess credentials.
-    #[error("not authorised")]
+    /// Names no reason, since each would help to guess credentials: the sentence is the same whatever exists.
+    #[error(
+        "not authorised: send the header `authorization: Bearer KEY`, where KEY is a key of the configuration or the token \
+         in the file that `toolgate serve` names at its start"
+    )]
     Unauthorised,
+    /// The same for a call in a session, by the session's own token.
+    #[error(
+        "not authorised: send the header `authorization: Bearer TOKEN` with the token that the session was opened with, \
+         and call a function of that session before it ends"
+    )]
+    UnauthorisedInSession,
     #[error("the token has no scope that opens anything")]
     InsufficientScope,
     #[error("without API keys only this machine may connect (toolgate.http.keys)")]
@@ -129,7 +138,7 @@ impl Refusal {
         match self {
             Refusal::BadInput { .. } => "INVALID_INPUT",
             Refusal::BadRequest(_) => "BAD_REQUEST",
-            Refusal::Unauthorised => "UNAUTHORIZED",
+            Refusal::Unauthorised | Refusal::UnauthorisedInSession => "UNAUTHORIZED",
             Refusal::NotLocal
             | Refusal::ForeignHost(_)
             | Refusal::ForeignOrigin(_)
@@ -155,7 +164,7 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Refusal::BadInput { .. } | Refusal::BadRequest(_) => StatusCode::BAD_REQUEST,
-            Refusal::Unauthorised => StatusCode::UNAUTHORIZED,
+            Refusal::Unauthorised | Refusal::UnauthorisedInSession => StatusCode::UNAUTHORIZED,
             Refusal::NotLocal
             | Refusal::ForeignHost(_)
             | Refusal::ForeignOrigin(_)
@@ -206,7 +215,7 @@ impl IntoResponse for Refusal {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
         match self {
-            Refusal::Unauthorised => {
+            Refusal::Unauthorised | Refusal::UnauthorisedInSession => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Refusal::UpgradeRequired => {
@@ -249,12 +258,16 @@ impl From<SessionStoreError> for Refusal {
 
 impl From<DurableError> for Refusal {
     fn from(error: DurableError) -> Self {
-        use toolgate_gateway::run::durable::StoreFault;
+        use toolgate_run::durable::StoreFault;
         match error {
             DurableError::NoSuchRun(run) | DurableError::Store(StoreFault::NoSuchRun(run)) => {
                 Refusal::NoSuchRun(Shown::new(&run))
             }
-            DurableError::Store(fault @ StoreFault::TooManyRuns(_)) => Refusal::Busy(fault.to_string()),
+            DurableError::Store(fault @ (StoreFault::TooManyRuns(_) | StoreFault::TooManyBytes { .. })) => {
+                Refusal::Busy(fault.to_string())
+            }
+            DurableError::Busy => Refusal::Busy(error.to_string()),
+            DurableError::TooLong { .. } => Refusal::field("/code", error.to_string()),
             DurableError::Limit(fault) => Refusal::field("", fault.to_string()),
             DurableError::NoWebhooks => Refusal::field("/webhook", error.to_string()),
             DurableError::Fork(fault) => Refusal::field("/from", fault.to_string()),
@@ -263,6 +276,9 @@ impl From<DurableError> for Refusal {
             | DurableError::NoStore
             | DurableError::NotEnded(_)
             | DurableError::Unreadable(_)
+            | DurableError::Forgotten { .. }
+            | DurableError::Truncated { .. }
+            | DurableError::TooManyCorrections { .. }
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }
@@ -272,7 +288,7 @@ impl From<DurableError> for Refusal {
 impl From<AuthoriseError> for Refusal {
     fn from(error: AuthoriseError) -> Self {
         match error {
-            AuthoriseError::Refused => Refusal::Unauthorised,
+            AuthoriseError::Refused => Refusal::UnauthorisedInSession,
             AuthoriseError::Store(error) => error.into(),
         }
     }

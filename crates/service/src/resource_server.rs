@@ -27,7 +27,8 @@ use tokio::sync::Mutex;
 use toolgate_config::checked::{HttpOAuth, OAuthScope};
 use toolgate_config::values::Glob;
 use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits, HttpRequest};
-use toolgate_gateway::run::durable::fairness_of;
+use toolgate_mcp::process_budget;
+use toolgate_run::durable::fairness_of;
 use toolgate_wire::{Access, CallerScope};
 use url::Url;
 
@@ -289,7 +290,7 @@ impl ResourceServer {
             return Err("its URL is not HTTPS".to_owned());
         }
         let request = HttpRequest::from_parts("GET", url, &[], None).map_err(|error| error.to_string())?;
-        let answer = self.fetcher.send_once(request).await.map_err(|error| error.to_string())?;
+        let answer = self.fetcher.send_once(request, process_budget()).await.map_err(|error| error.to_string())?;
         if answer.status != 200 {
             return Err(format!("it answered {}", answer.status));
         }

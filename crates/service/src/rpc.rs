@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::value::RawValue;
 
 use super::admission::Peer;
 use super::body;
@@ -21,7 +22,7 @@ use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
 use super::{Caller, HttpService};
 use crate::rpc_sessions::{ExecutionId, SessionGrant, SessionTtl};
-use toolgate_functions::CallContext;
+use toolgate_functions::{CallContext, FunctionAnswer};
 
 const DEFAULT_TTL_MS: u64 = 5 * 60 * 1000;
 /// If receiving the body takes longer, the session is authorised again: it may have been revoked meanwhile.
@@ -79,12 +80,12 @@ pub(super) async fn call(
     body: Body,
 ) -> Result<Response, Refusal> {
     // A path that is not UTF-8 names no session.
-    let Path((id, function)) = path.map_err(|_| Refusal::Unauthorised)?;
+    let Path((id, function)) = path.map_err(|_| Refusal::UnauthorisedInSession)?;
     let token = bearer(&headers).unwrap_or_default();
     let started = Instant::now();
     service.failed_keys().wait(peer.address()).await?;
     let authorised = authorise(&service, &id, token, &function).await;
-    if authorised.as_ref().is_err_and(|refusal| *refusal == Refusal::Unauthorised) {
+    if authorised.as_ref().is_err_and(|refusal| *refusal == Refusal::UnauthorisedInSession) {
         service.failed_keys().record(peer.address());
     }
     let (mut grant, mut caller) = authorised?;
@@ -98,9 +99,14 @@ pub(super) async fn call(
     let cancel = service.shutdown().abort.child_token();
     let _cancel_on_drop = cancel.clone().drop_guard();
     let context = CallContext { cancel, deadline: Some(end_of(&grant)), ..CallContext::default() };
-    let reply = match service.runner().call_function(&caller.scope(), &grant.function, context, args).await {
-        Ok(result) => RpcReply { result: Some(result), error: None },
-        Err(error) => RpcReply { result: None, error: Some(error.to_json()) },
+    let called = service.runner().call_function(&caller.scope(), &grant.function, context, args).await;
+    // Counted in the caller's bytes until the reply is written.
+    let (reply, _permit) = match called.map(FunctionAnswer::into_text) {
+        Ok((text, permit)) => {
+            let result = RawValue::from_string(text).map_err(|_| Refusal::Internal)?;
+            (RpcReply { result: Some(result), error: None }, permit)
+        }
+        Err(error) => (RpcReply { result: None, error: Some(error.to_json()) }, None),
     };
     answer(service.budget(), &reply)
 }
@@ -113,7 +119,7 @@ async fn authorise(
     function: &str,
 ) -> Result<(SessionGrant, Caller), Refusal> {
     let grant = service.sessions().authorise(id, token, function).await?;
-    let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::Unauthorised)?;
+    let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::UnauthorisedInSession)?;
     Ok((grant, caller))
 }
 

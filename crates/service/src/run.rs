@@ -1,6 +1,6 @@
 //! `POST /v1/run` and `POST /v1/compute`: from a request body to a `RunRequest`, and from its report to a reply.
 //!
-//! Builds no host, no deadline and no engine request; that is up to `gateway::run`.
+//! Builds no host, no deadline and no engine request; that is up to `run`.
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use toolgate_engine::{Engine, EngineChoice};
-use toolgate_wire::{Code, Outcome, Profile, Report};
+use toolgate_wire::{CallerScope, Code, Outcome, Profile, Report};
 
 use super::body::{Budget, Received, Share};
 use super::limits::RequestedLimits;
@@ -18,9 +18,9 @@ use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
 use super::refusal::Refusal;
 use super::{Caller, HttpService};
 use toolgate_functions::Registry;
-use toolgate_gateway::run::{Door, Durability, OUTPUT_SIZE, RunRequest};
-use toolgate_gateway::stage::Staging;
 use toolgate_output::OutputSettings;
+use toolgate_run::stage::Staging;
+use toolgate_run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest};
 
 pub(super) async fn run(
     State(service): State<HttpService>,
@@ -43,9 +43,10 @@ pub(super) async fn run(
         functions,
         engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
-        durable: match body.durable == Some(true) || body.stage == Some(true) {
-            true => Durability::Durable,
-            false => Durability::Volatile,
+        durable: match (body.durable, body.stage) {
+            (Some(true), _) | (_, Some(true)) => Durability::Durable,
+            (Some(false), _) => Durability::Volatile,
+            (None, _) => Durability::WhenAsked,
         },
         staging: staging(body.stage),
         ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
@@ -124,10 +125,26 @@ impl Output {
 impl HttpService {
     /// Runs a program; a shutdown aborts it.
     pub(super) async fn perform(&self, request: RunRequest, output: Output) -> Result<RunReply, Refusal> {
-        let runner = self.runner();
         let (caller, engine) = (request.caller.clone(), request.engine);
+        let run = self.run(request).await;
+        self.reply(run, &caller, engine, &output)
+    }
+
+    /// Runs a program until it ends or waits for a person; a shutdown aborts it.
+    pub(super) async fn run(&self, request: RunRequest) -> RunReport {
         let cancel = self.shutdown().abort.child_token();
-        let run = runner.run(RunRequest { cancel, ..request }).await;
+        self.runner().run(RunRequest { cancel, ..request }).await
+    }
+
+    /// What a caller is answered about a run.
+    pub(super) fn reply(
+        &self,
+        run: RunReport,
+        caller: &CallerScope,
+        engine: Option<EngineChoice>,
+        output: &Output,
+    ) -> Result<RunReply, Refusal> {
+        let runner = self.runner();
         refused(&run.report, runner.engine(), engine)?;
         if output.max_size.is_none() && output.intent.is_none() {
             return Ok(RunReply::whole(run));
@@ -135,7 +152,7 @@ impl HttpService {
         let default = runner.output();
         let max = output.max_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
         let settings = OutputSettings { max_output_size: max.unwrap_or(default.max_output_size), ..default };
-        let shaped = runner.shape(&run, &caller, &settings, output.intent.as_deref());
+        let shaped = runner.shape(&run, caller, &settings, output.intent.as_deref());
         Ok(RunReply::shaped(run, shaped.map(OutputReply::from)))
     }
 }

@@ -21,6 +21,7 @@ use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, Rates};
 use super::failed_keys::FailedKeys;
 use super::inspect::events::MAX_STREAMS;
+use super::inspect::logins::BrowserLogins;
 use super::inspect::run_log::RunLog;
 use super::metrics::{self, ResponseCounts};
 use super::page::sessions::PageSessions;
@@ -30,10 +31,10 @@ use super::{Caller, LocalToken, admission, durable, inspect, page, results, rpc,
 use crate::rpc_sessions::{RpcSessions, SessionStoreError};
 use toolgate_config::checked::Http;
 use toolgate_config::values::HttpAuth;
-use toolgate_gateway::run::Runner;
-use toolgate_gateway::run::durable::DurableRuns;
 use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::HostGuard;
+use toolgate_run::Runner;
+use toolgate_run::durable::DurableRuns;
 
 /// The largest body of a call over the RPC bridge, in bytes.
 const MAX_RPC_BODY: usize = 128 * 1024;
@@ -60,6 +61,10 @@ pub struct ServiceLimits {
     pub sockets: usize,
     /// Requests at one time that wait for a durable run or watch one.
     pub waiters: usize,
+    /// Programs that are checked at one time without a run.
+    pub checks: usize,
+    /// How long a program may wait for its check.
+    pub check_wait: Duration,
     /// From the upgrade of a WebSocket to its first message.
     pub handshake_time: Duration,
     /// How long a WebSocket may be silent before it is closed; a ping is sent three times as often.
@@ -74,6 +79,8 @@ impl Default for ServiceLimits {
             memory: 256 * 1024 * 1024,
             sockets: 256,
             waiters: 256,
+            checks: 8,
+            check_wait: Duration::from_secs(10),
             handshake_time: Duration::from_secs(10),
             silence: Duration::from_secs(60),
         }
@@ -175,12 +182,15 @@ struct Inner {
     public_url: Option<Url>,
     health: status::Health,
     page_sessions: PageSessions,
+    browser_logins: BrowserLogins,
     run_log: Arc<RunLog>,
     event_streams: Arc<Semaphore>,
     /// What the backends' details come from; set once the service serves a gateway.
     gateway: OnceLock<Weak<Gateway>>,
     /// Requests that wait for a run.
     waiters: Arc<Semaphore>,
+    /// Programs that are checked.
+    checks: Arc<Semaphore>,
 }
 
 impl HttpService {
@@ -192,6 +202,7 @@ impl HttpService {
         let run_log = Arc::new(RunLog::default());
         runner.history().listen(run_log.clone());
         let waiters = Arc::new(Semaphore::new(limits.waiters));
+        let checks = Arc::new(Semaphore::new(limits.checks));
         HttpService(Arc::new(Inner {
             runner,
             sessions,
@@ -206,10 +217,12 @@ impl HttpService {
             public_url,
             health: status::Health::default(),
             page_sessions: PageSessions::default(),
+            browser_logins: BrowserLogins::default(),
             run_log,
             event_streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             gateway: OnceLock::new(),
             waiters,
+            checks,
         }))
     }
 
@@ -322,6 +335,10 @@ impl HttpService {
         &self.0.page_sessions
     }
 
+    pub(super) fn browser_logins(&self) -> &BrowserLogins {
+        &self.0.browser_logins
+    }
+
     pub(super) fn run_log(&self) -> &RunLog {
         &self.0.run_log
     }
@@ -345,6 +362,13 @@ impl HttpService {
     pub(super) fn waiter_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let permit = self.0.waiters.clone().try_acquire_owned();
         permit.map_err(|_| Refusal::Busy("too many requests wait for runs already".to_owned()))
+    }
+
+    /// A permit to check a program, once fewer than the most are being checked. A page asks for several at one time.
+    pub(super) async fn check_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = tokio::time::timeout(self.0.limits.check_wait, self.0.checks.clone().acquire_owned()).await;
+        let busy = || Refusal::Busy("too many programs are being checked already".to_owned());
+        permit.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

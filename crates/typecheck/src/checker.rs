@@ -129,7 +129,8 @@ impl TypeChecker {
         let text: Arc<str> = usage.text.as_str().into();
         let (answer, answered) = oneshot::channel();
         let keep = self.keeper(key, Arc::clone(&text), Arc::downgrade(declarations));
-        let task = CheckTask { text, declarations: Arc::clone(declarations), deadline, answer, keep };
+        let declarations = declarations.text_for(&|name| usage.mentions(name));
+        let task = CheckTask { text, declarations, deadline, answer, keep };
         match self.tasks.try_send(Task::Check(task)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => return Err(Unchecked::Busy),

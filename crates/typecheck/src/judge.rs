@@ -1,7 +1,8 @@
 //! From what the compiler says to what is certain.
 //!
-//! Certain is: a property that no declared type of the value has, a tool that its backend does not have, an argument whose
-//! kind its schema refuses or that lacks what is required, a promise of a call that is used as its value. And that only
+//! Certain is: a property that no declared type of the value has, a tool that its backend does not have, a host function
+//! that is not there, an argument whose kind its schema refuses or that lacks what is required, a promise of a call that is
+//! used as its value. And that only
 //! where the program keeps to the types that are inferred for it, uses the value rather than asks for it, and does not
 //! catch the error. Everything else that the compiler says is a warning or nothing: no program that runs correctly is
 //! refused for its style.
@@ -13,15 +14,13 @@
 //! trip for each over a channel of its own: dearer than the check, and announced to change. What a message quotes is
 //! looked up in the declarations and compared with the program's own text, so a message of another form is nothing.
 
-use toolgate_catalog::types::check::{Declarations, DeclaredType, RESERVED, TypeOrigin};
-use toolgate_plan::suggest::{nearest, question};
+use toolgate_catalog::types::check::{Declarations, DeclaredFunction, DeclaredType, RESERVED, TypeOrigin};
+use toolgate_plan::suggest::{listed, nearest, question};
 use toolgate_plan::{Finding, FindingCode, Program, ProgramUsage, PropertyAccess};
 use toolgate_wire::foreign_text::one_line;
 
 use crate::server::Diagnostic;
 
-/// Keys that a finding lists.
-const MAX_KEYS: usize = 24;
 /// Length of a quoted name or type, in characters.
 const MAX_QUOTED: usize = 80;
 /// Findings of each kind.
@@ -32,6 +31,8 @@ const MAX_FINDINGS: usize = 20;
 pub struct Judged {
     /// Certainly wrong.
     pub errors: Vec<TypeFinding>,
+    /// Tools that are not there, of names like none that is: wrong unless the call is not made.
+    pub unlike_any: Vec<TypeFinding>,
     /// Probably wrong.
     pub warnings: Vec<TypeFinding>,
 }
@@ -49,6 +50,7 @@ pub struct TypeFinding {
 /// What is known about one message.
 enum Opinion {
     Certain(FindingCode, String, Option<String>),
+    UnlikeAny(FindingCode, String, Option<String>),
     Likely(FindingCode, String, Option<String>),
 }
 
@@ -67,9 +69,10 @@ pub(crate) fn judge(
     let mut judged = Judged::default();
     for (offset, diagnostic) in located {
         let Some(opinion) = judge.opinion(offset, diagnostic) else { continue };
-        let (code, message, suggestion, is_certain) = match opinion {
-            Opinion::Certain(code, message, suggestion) => (code, message, suggestion, true),
-            Opinion::Likely(code, message, suggestion) => (code, message, suggestion, false),
+        let (code, message, suggestion, list) = match opinion {
+            Opinion::Certain(code, message, suggestion) => (code, message, suggestion, &mut judged.errors),
+            Opinion::UnlikeAny(code, message, suggestion) => (code, message, suggestion, &mut judged.unlike_any),
+            Opinion::Likely(code, message, suggestion) => (code, message, suggestion, &mut judged.warnings),
         };
         let Some(position) = program.position_at(offset) else { continue };
         let is_about_arguments = code == FindingCode::InvalidArguments;
@@ -78,7 +81,7 @@ pub(crate) fn judge(
         }
         let arguments_of = usage.global_call_at(offset).filter(|_| is_about_arguments).map(str::to_owned);
         let finding = TypeFinding { finding: Finding { code, message, position, suggestion }, arguments_of };
-        let list = if is_certain && is_trusted { &mut judged.errors } else { &mut judged.warnings };
+        let list = if is_trusted { list } else { &mut judged.warnings };
         let is_known = list.iter().any(|known| known.finding.position == finding.finding.position);
         if !is_known && list.len() < MAX_FINDINGS {
             list.push(finding);
@@ -121,13 +124,22 @@ impl Judge<'_> {
         self.usage.is_trusted
             && !self.usage.written_names().any(|name| {
                 // `globalThis.tracker = …` replaces a backend.
-                self.declarations.has_result_key(name) || self.declarations.is_on_backend(name)
+                self.declarations.has_result_key(name)
+                    || self.declarations.is_on_backend(name)
+                    || self.declarations.is_function_global(name)
             })
             && !located.iter().any(misfit)
     }
 
+    /// Whether the arguments around an offset are those of a tool or a host function.
     fn is_tool_call(&self, offset: usize) -> bool {
-        self.usage.global_call_at(offset).is_some_and(|callee| self.declarations.is_on_backend(callee))
+        let is_one = |callee| self.declarations.is_on_backend(callee) || self.declarations.function(callee).is_some();
+        self.usage.global_call_at(offset).is_some_and(is_one)
+    }
+
+    /// The host function whose arguments are around an offset.
+    fn function_at(&self, offset: usize) -> Option<&DeclaredFunction> {
+        self.declarations.function(self.usage.global_call_at(offset)?)
     }
 
     fn opinion(&self, offset: usize, diagnostic: &Diagnostic) -> Option<Opinion> {
@@ -141,7 +153,7 @@ impl Judge<'_> {
             2345 => self.argument(offset, quoted.first()?, quoted.second()?),
             2739..=2741 => self.missing(offset, self.last_declared(&quoted)?),
             2353 | 2561 => self.unknown_argument(offset, &quoted),
-            2554 => self.no_argument(offset),
+            2554 | 2555 => self.number_of_arguments(offset),
             _ => None,
         }
     }
@@ -172,11 +184,26 @@ impl Judge<'_> {
         let near = question(
             &nearest(name, keys.iter().copied()).into_iter().map(|one| one_line(&one, MAX_QUOTED)).collect::<Vec<_>>(),
         );
-        let suggestion = Some([near, listed(&keys)].into_iter().flatten().collect::<Vec<_>>().join(" "));
+        let has_near = near.is_some();
+        let suggestion = Some([near, listed(keys.iter().copied())].into_iter().flatten().collect::<Vec<_>>().join(" "));
         let suggestion = suggestion.filter(|text| !text.is_empty());
         let origin = |wanted: TypeOrigin| types.iter().any(|one| one.origin() == Some(wanted));
         if origin(TypeOrigin::Backend) {
             let message = format!("Backend `{owner}` has no tool `{shown}`");
+            let code = FindingCode::UnknownTool;
+            // The call of a tool that is not there is a promise that is rejected.
+            return Some(match self.unless_guarded(offset, code, message, suggestion) {
+                Opinion::Certain(code, message, suggestion) if self.usage.handles_rejections => {
+                    Opinion::Likely(code, message, suggestion)
+                }
+                Opinion::Certain(code, message, suggestion) if !has_near => {
+                    Opinion::UnlikeAny(code, message, suggestion)
+                }
+                opinion => opinion,
+            });
+        }
+        if origin(TypeOrigin::Functions) {
+            let message = format!("`{owner}` has no function `{shown}`");
             return Some(self.unless_guarded(offset, FindingCode::UnknownTool, message, suggestion));
         }
         let message = format!("Property '{shown}' does not exist on type '{owner}'");
@@ -227,16 +254,17 @@ impl Judge<'_> {
         }
     }
 
-    /// An opinion about the arguments of a tool, whose refusal the program may handle.
+    /// An opinion about the arguments of a tool or a function, whose refusal the program may handle.
     fn about_arguments(&self, offset: usize, message: String, suggestion: Option<String>) -> Option<Opinion> {
         if !self.is_tool_call(offset) {
             return None;
         }
         let code = FindingCode::InvalidArguments;
         let is_handled = self.usage.handles_rejections || self.usage.is_guarded(offset);
-        Some(match is_handled {
-            true => Opinion::Likely(code, message, suggestion),
-            false => Opinion::Certain(code, message, suggestion),
+        let is_refused = self.function_at(offset).is_none_or(|function| function.checks_arguments);
+        Some(match is_refused && !is_handled {
+            true => Opinion::Certain(code, message, suggestion),
+            false => Opinion::Likely(code, message, suggestion),
         })
     }
 
@@ -254,7 +282,13 @@ impl Judge<'_> {
     }
 
     fn argument(&self, offset: usize, given: &str, wanted: &str) -> Option<Opinion> {
-        let wanted = self.declarations.get(wanted).filter(|wanted| wanted.origin == TypeOrigin::Argument)?;
+        if !self.usage.is_argument_at(offset) {
+            return None;
+        }
+        let is_function = self.function_at(offset).is_some();
+        let Some(wanted) = self.declarations.get(wanted).filter(|wanted| wanted.origin == TypeOrigin::Argument) else {
+            return is_function.then(|| self.value_of_argument(offset, given, wanted))?;
+        };
         if let Some(missing) = self.missing(offset, wanted) {
             return Some(missing);
         }
@@ -263,6 +297,10 @@ impl Judge<'_> {
             Kind::Promise => {
                 let suggestion = Some("Put `await` before the call.".to_owned());
                 self.about_arguments(offset, "A promise is given as the arguments".to_owned(), suggestion)
+            }
+            kind if is_function => {
+                let message = format!("{} is given where an object is wanted", capital(kind.shown()));
+                self.about_arguments(offset, message, None)
             }
             kind => {
                 let message = format!("A tool takes one object of arguments, and gets {}", kind.shown());
@@ -282,7 +320,7 @@ impl Judge<'_> {
         let shown = one_line(&wanted.shown, MAX_QUOTED);
         let message = format!("{shown} lacks {}", one_line(&missing.join(", "), 200));
         let keys: Vec<&str> = wanted.keys.iter().map(String::as_str).collect();
-        self.about_arguments(offset, message, listed(&keys))
+        self.about_arguments(offset, message, listed(keys.iter().copied()))
     }
 
     /// The declared type that a message quotes last: the one that is wanted.
@@ -297,35 +335,33 @@ impl Judge<'_> {
         let name = quoted.0.iter().find(is_name)?;
         let keys: Vec<&str> = wanted.keys.iter().map(String::as_str).collect();
         let near = question(&nearest(name, keys.iter().copied()));
-        let suggestion = [near, listed(&keys)].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let suggestion = [near, listed(keys.iter().copied())].into_iter().flatten().collect::<Vec<_>>().join(" ");
         let message = format!("{} takes no '{}'", one_line(&wanted.shown, MAX_QUOTED), one_line(name, MAX_QUOTED));
         self.about_arguments(offset, message, Some(suggestion).filter(|text| !text.is_empty()))
     }
 
-    /// Another number of arguments than a tool takes. Too many are no error in JavaScript.
-    fn no_argument(&self, offset: usize) -> Option<Opinion> {
-        if self.usage.arguments_at(offset) != Some(0) {
-            return None;
-        }
-        let callee = self.usage.global_call_at(offset)?;
-        let message = format!("{} needs its arguments", one_line(callee, MAX_QUOTED));
-        self.about_arguments(offset, message, None)
+    /// Another number of arguments than a tool or a function takes. Too many are no error of a tool.
+    fn number_of_arguments(&self, offset: usize) -> Option<Opinion> {
+        let given = self.usage.arguments_at(offset)?;
+        let callee = one_line(self.usage.global_call_at(offset)?, MAX_QUOTED);
+        let Some(function) = self.function_at(offset) else {
+            return (given == 0)
+                .then(|| self.about_arguments(offset, format!("{callee} needs its arguments"), None))?;
+        };
+        let message = match (function.parameters.get(given), function.most) {
+            (Some(missing), _) if given < function.required => {
+                format!("{callee} lacks argument {} `{missing}`", given + 1)
+            }
+            (_, Some(most)) if given > most => format!("{callee} takes at most {most} arguments, and gets {given}"),
+            _ => return None,
+        };
+        let takes = (!function.parameters.is_empty()).then(|| format!("It takes {}.", function.parameters.join(", ")));
+        self.about_arguments(offset, message, takes)
     }
 }
 
 fn is_promise(of: &str) -> bool {
     of.strip_prefix("Promise<").is_some_and(|rest| rest.ends_with('>') && !rest.contains(" | "))
-}
-
-/// "It has a, b and 3 more."
-fn listed(keys: &[&str]) -> Option<String> {
-    if keys.is_empty() {
-        return None;
-    }
-    let shown: Vec<String> = keys.iter().take(MAX_KEYS).map(|key| one_line(key, MAX_QUOTED)).collect();
-    let more = keys.len() - shown.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Some(format!("It has {}{more}.", shown.join(", ")))
 }
 
 fn capital(text: &str) -> String {

@@ -7,6 +7,7 @@
 //! # Layout
 //! - [`find`](mod@find): the compiler that is used, or what is missing
 //! - `frame`, `process`: messages of the language server, and the jailed process that speaks them
+//! - `library`: the declarations of the language, as one document
 //! - `server`: the thread that owns the process, its open documents and its restarts
 //! - `checker`: what a run asks, with its budget and the answers of before
 //! - `judge`: from a checker's findings to what is certain
@@ -19,6 +20,7 @@ mod checker;
 pub mod find;
 mod frame;
 mod judge;
+mod library;
 mod process;
 mod server;
 

@@ -102,6 +102,11 @@ impl LanguageServer {
         pages * 4096 > MAX_RESIDENT
     }
 
+    /// Whether the process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()

@@ -1,8 +1,11 @@
 //! The thread that owns the language server: its open documents, its restarts, and the order of checks.
 //!
-//! Each set of declarations is a project of its own with three documents: settings, declarations, and the program, whose
-//! text each check replaces. Documents exist in memory only. A check that takes too long ends the process, and the next
-//! check starts another.
+//! There is one project: the settings, the declarations of the language, those of the tools that a program mentions, and
+//! the program. Each check replaces the last two, which costs less than many projects do or one with the declarations of
+//! every tool. Documents exist in memory only. A check that takes too long ends the process.
+//!
+//! Once it was asked for, the process is there before the next check needs it: a start takes longer than a run waits. So
+//! it is not ended while it is idle, and one that ended, failed or was replaced is started again without being asked.
 
 use std::io;
 use std::sync::Arc;
@@ -15,14 +18,17 @@ use toolgate_catalog::types::check::Declarations;
 
 use crate::checker::Unchecked;
 use crate::find::Compiler;
+use crate::library::{LIBRARY, library};
 use crate::process::{JailCommand, LanguageServer};
 
-/// Projects that are open at one time.
-const MAX_PROJECTS: usize = 8;
 /// Longest time of one check, after which the process is ended. The run does not wait that long.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time without checks after which the process is ended.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(900);
+/// Longest time of a start, with the check of an empty program that makes the process read the declarations of the language.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time between two looks at whether the process still runs.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Failures in a row after which another process is started for a check only.
+const MAX_UNASKED_STARTS: u32 = 8;
 /// Time after an end that was not ours before another process is started; doubled with each further one.
 const RESTART_DELAY: Duration = Duration::from_millis(250);
 /// Longest such time.
@@ -42,7 +48,8 @@ pub(crate) enum Task {
 
 pub(crate) struct CheckTask {
     pub(crate) text: Arc<str>,
-    pub(crate) declarations: Arc<Declarations>,
+    /// The declarations of what the program mentions.
+    pub(crate) declarations: String,
     /// When the run goes on without an answer.
     pub(crate) deadline: Instant,
     pub(crate) answer: oneshot::Sender<Result<Arc<Vec<Diagnostic>>, Unchecked>>,
@@ -66,61 +73,99 @@ pub(crate) struct Server {
     compiler: Compiler,
     jail: JailCommand,
     process: Option<LanguageServer>,
-    projects: Vec<Project>,
-    /// Number of the next project; a folder is never used twice.
-    next: u64,
+    project: Option<Project>,
+    /// Whether the process was asked for.
+    is_wanted: bool,
     checks: u64,
     failures: u32,
     not_before: Option<Instant>,
 }
 
+/// The documents of the process.
 struct Project {
-    number: u64,
-    declarations: Arc<Declarations>,
-    version: u64,
-    used: u64,
+    /// The declarations that it has, and their version.
+    declarations: String,
+    declarations_version: u64,
+    program_version: u64,
 }
 
 impl Server {
     pub(crate) fn new(compiler: Compiler, jail: JailCommand) -> Self {
-        let (process, projects, not_before) = (None, Vec::new(), None);
-        Server { compiler, jail, process, projects, next: 0, checks: 0, failures: 0, not_before }
+        Server {
+            compiler,
+            jail,
+            process: None,
+            project: None,
+            is_wanted: false,
+            checks: 0,
+            failures: 0,
+            not_before: None,
+        }
     }
 
     /// Serves until nobody can ask any more.
     pub(crate) fn serve(mut self, tasks: &Receiver<Task>) {
         loop {
-            match tasks.recv_timeout(IDLE_TIMEOUT) {
-                Ok(Task::Warm) => {
-                    let empty = Arc::new(Declarations::default());
-                    let _ = self.check("", &empty);
-                }
+            match tasks.recv_timeout(self.next_look()) {
+                Ok(Task::Warm) => self.warm(),
                 Ok(Task::Check(task)) => self.perform(task),
-                Err(RecvTimeoutError::Timeout) => self.stop(),
+                Err(RecvTimeoutError::Timeout) => self.look(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
+    /// Starts the process, if it does not run.
+    fn warm(&mut self) {
+        self.is_wanted = true;
+        if self.process.is_none() {
+            let _ = self.check("", nothing());
+        }
+    }
+
+    /// How long to wait for a task before the process is looked at.
+    fn next_look(&self) -> Duration {
+        if self.process.is_some() || !self.may_start_unasked() {
+            return LOOK_INTERVAL;
+        }
+        self.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn may_start_unasked(&self) -> bool {
+        self.is_wanted && self.failures < MAX_UNASKED_STARTS
+    }
+
+    /// Notices that the process has ended, and starts a new one if none is running.
+    fn look(&mut self) {
+        if self.process.as_mut().is_some_and(LanguageServer::has_ended) {
+            tracing::warn!("the type checker has ended; it is started again");
+            self.stop();
+        }
+        if self.process.is_none() && self.may_start_unasked() {
+            self.warm();
+        }
+    }
+
     fn perform(&mut self, task: CheckTask) {
+        self.is_wanted = true;
         // The run went on already; its neighbours wait for theirs.
         if Instant::now() >= task.deadline {
             let _ = task.answer.send(Err(Unchecked::Late));
             return;
         }
-        let found = self.check(&task.text, &task.declarations).map(Arc::new);
+        let found = self.check(&task.text, task.declarations).map(Arc::new);
         if let Ok(found) = &found {
             (task.keep)(Arc::clone(found));
         }
         let _ = task.answer.send(found);
     }
 
-    fn check(&mut self, text: &str, declarations: &Arc<Declarations>) -> Result<Vec<Diagnostic>, Unchecked> {
+    fn check(&mut self, text: &str, declarations: String) -> Result<Vec<Diagnostic>, Unchecked> {
         if self.not_before.is_some_and(|at| Instant::now() < at) {
             return Err(Unchecked::Restarting);
         }
-        let deadline = Instant::now() + CHECK_TIMEOUT;
-        match self.diagnose(text, declarations, deadline) {
+        let started = if self.process.is_none() { self.start() } else { Ok(()) };
+        match started.and_then(|()| self.diagnose(text, declarations, Instant::now() + CHECK_TIMEOUT)) {
             Ok(found) => {
                 self.failures = 0;
                 self.not_before = None;
@@ -144,52 +189,73 @@ impl Server {
 
     fn stop(&mut self) {
         self.process = None;
-        self.projects.clear();
+        self.project = None;
     }
 
-    fn diagnose(
-        &mut self,
-        text: &str,
-        declarations: &Arc<Declarations>,
-        deadline: Instant,
-    ) -> io::Result<Vec<Diagnostic>> {
-        if self.process.is_none() {
-            let process = LanguageServer::start(&self.jail, &self.compiler.program, deadline)?;
-            tracing::debug!(process = process.id(), "the type checker is up");
-            self.process = Some(process);
-        }
+    fn start(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        let process = LanguageServer::start(&self.jail, &self.compiler.program, deadline)?;
+        tracing::debug!(process = process.id(), "the type checker is up");
+        self.process = Some(process);
+        self.diagnose("", nothing(), deadline).map(drop)
+    }
+
+    fn diagnose(&mut self, text: &str, declarations: String, deadline: Instant) -> io::Result<Vec<Diagnostic>> {
         let Some(server) = &mut self.process else { return Err(io::ErrorKind::NotFound.into()) };
         self.checks = self.checks.wrapping_add(1);
-        let used = self.checks;
-        let known = self
-            .projects
-            .iter_mut()
-            .find(|one| Arc::ptr_eq(&one.declarations, declarations) || one.declarations.text == declarations.text);
-        let number = match known {
-            Some(project) => {
-                project.version += 1;
-                project.used = used;
-                let document = json!({ "uri": uri(project.number, PROGRAM), "version": project.version });
-                let change = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
-                server.notify("textDocument/didChange", change, deadline)?;
-                project.number
-            }
-            None => {
-                if self.projects.len() >= MAX_PROJECTS {
-                    close_oldest(server, &mut self.projects, deadline)?;
-                }
-                let number = self.next;
-                self.next += 1;
-                open(server, number, SETTINGS, "json", COMPILER_OPTIONS, deadline)?;
-                open(server, number, DECLARATIONS, "typescript", &declarations.text, deadline)?;
-                open(server, number, PROGRAM, "javascript", text, deadline)?;
-                self.projects.push(Project { number, declarations: Arc::clone(declarations), version: 1, used });
-                number
-            }
-        };
-        let asked = json!({ "textDocument": { "uri": uri(number, PROGRAM) } });
+        match &mut self.project {
+            Some(project) => project.change(server, text, declarations, deadline)?,
+            None => self.project = Some(Project::open(server, &self.compiler, text, declarations, deadline)?),
+        }
+        let asked = json!({ "textDocument": { "uri": uri(PROGRAM) } });
         let answer = server.request("textDocument/diagnostic", asked, deadline)?;
         Ok(read(&answer))
+    }
+}
+
+/// The declarations of a program that names nothing.
+fn nothing() -> String {
+    Declarations::default().text_for(&|_| false)
+}
+
+impl Project {
+    fn open(
+        server: &mut LanguageServer,
+        compiler: &Compiler,
+        text: &str,
+        declarations: String,
+        deadline: Instant,
+    ) -> io::Result<Self> {
+        let library = library(&compiler.program);
+        if library.is_none() {
+            tracing::debug!("the declarations of the language are read by the compiler");
+        }
+        let documents = library.as_deref().unwrap_or_default();
+        let names = documents.iter().map(|one| one.name.as_str()).chain([DECLARATIONS, PROGRAM]);
+        let settings = settings(names.collect(), library.is_some());
+        open(server, SETTINGS, "json", &settings.to_string(), deadline)?;
+        for one in documents {
+            open(server, &one.name, "typescript", &one.text, deadline)?;
+        }
+        open(server, DECLARATIONS, "typescript", &declarations, deadline)?;
+        open(server, PROGRAM, "javascript", text, deadline)?;
+        Ok(Project { declarations, declarations_version: 1, program_version: 1 })
+    }
+
+    fn change(
+        &mut self,
+        server: &mut LanguageServer,
+        text: &str,
+        declarations: String,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        if self.declarations != declarations {
+            self.declarations_version += 1;
+            change(server, DECLARATIONS, self.declarations_version, &declarations, deadline)?;
+            self.declarations = declarations;
+        }
+        self.program_version += 1;
+        change(server, PROGRAM, self.program_version, text, deadline)
     }
 }
 
@@ -198,34 +264,33 @@ const DECLARATIONS: &str = "declarations.d.ts";
 const PROGRAM: &str = "program.js";
 
 /// Agents do not write strict TypeScript. The program is JavaScript by now, so no type of it is the writer's own.
-const COMPILER_OPTIONS: &str = r#"{"compilerOptions":{"allowJs":true,"checkJs":true,"strict":false,"noImplicitAny":false,
-"strictNullChecks":false,"target":"esnext","module":"esnext","moduleDetection":"legacy","lib":["esnext"],"types":[],
-"noEmit":true,"noResolve":true,"skipLibCheck":true},"files":["declarations.d.ts","program.js"]}"#;
-
-fn uri(project: u64, document: &str) -> String {
-    format!("file:///check/{project}/{document}")
+fn settings(files: Vec<&str>, has_library: bool) -> Value {
+    let mut options = json!({
+        "allowJs": true, "checkJs": true, "strict": false, "noImplicitAny": false, "strictNullChecks": false,
+        "target": "esnext", "module": "esnext", "moduleDetection": "legacy", "types": [],
+        "noEmit": true, "noResolve": true, "skipLibCheck": true,
+    });
+    if has_library {
+        options["noLib"] = json!(true);
+    } else {
+        options["lib"] = json!([LIBRARY]);
+    }
+    json!({ "compilerOptions": options, "files": files })
 }
 
-fn open(
-    server: &mut LanguageServer,
-    project: u64,
-    document: &str,
-    language: &str,
-    text: &str,
-    deadline: Instant,
-) -> io::Result<()> {
-    let document = json!({ "uri": uri(project, document), "languageId": language, "version": 1, "text": text });
+fn uri(document: &str) -> String {
+    format!("file:///check/{document}")
+}
+
+fn open(server: &mut LanguageServer, document: &str, language: &str, text: &str, deadline: Instant) -> io::Result<()> {
+    let document = json!({ "uri": uri(document), "languageId": language, "version": 1, "text": text });
     server.notify("textDocument/didOpen", json!({ "textDocument": document }), deadline)
 }
 
-fn close_oldest(server: &mut LanguageServer, projects: &mut Vec<Project>, deadline: Instant) -> io::Result<()> {
-    let oldest = projects.iter().enumerate().min_by_key(|(_, one)| one.used).map(|(index, _)| index);
-    let Some(oldest) = oldest.map(|index| projects.swap_remove(index)) else { return Ok(()) };
-    for document in [PROGRAM, DECLARATIONS, SETTINGS] {
-        let closed = json!({ "textDocument": { "uri": uri(oldest.number, document) } });
-        server.notify("textDocument/didClose", closed, deadline)?;
-    }
-    Ok(())
+fn change(server: &mut LanguageServer, document: &str, version: u64, text: &str, deadline: Instant) -> io::Result<()> {
+    let document = json!({ "uri": uri(document), "version": version });
+    let change = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
+    server.notify("textDocument/didChange", change, deadline)
 }
 
 /// The errors of an answer. Whatever else the process says is not looked at.

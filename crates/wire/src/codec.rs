@@ -34,6 +34,8 @@ pub mod tag {
     pub const FIRE: u8 = 2;
     /// [`ToWorker::Answer`](crate::ToWorker::Answer)
     pub const ANSWER: u8 = 3;
+    /// [`ToWorker::Waited`](crate::ToWorker::Waited)
+    pub const WAITED: u8 = 4;
 
     /// [`FromWorker::Ready`](crate::FromWorker::Ready)
     pub const READY: u8 = 0;
@@ -110,11 +112,9 @@ pub fn encode_to_worker(frame: &ToWorker, out: &mut Vec<u8>) {
             put_start(start, out);
         }
         ToWorker::Reply { id, now, body } => {
-            out.push(tag::REPLY);
-            put_u32(out, id.0);
-            put_f64(out, *now);
-            out.push(u8::from(body.is_ok()));
-            put_bytes(out, body.as_ref().unwrap_or_else(|error| error));
+            let text = body.as_ref().unwrap_or_else(|error| error);
+            put_reply_head(&ReplyHead { id: *id, now: *now, ok: body.is_ok() }, text.len(), out);
+            out.extend_from_slice(text);
         }
         ToWorker::Fire { id, now } => {
             out.push(tag::FIRE);
@@ -124,6 +124,10 @@ pub fn encode_to_worker(frame: &ToWorker, out: &mut Vec<u8>) {
         ToWorker::Answer(body) => {
             out.push(tag::ANSWER);
             put_option(out, body.as_deref());
+        }
+        ToWorker::Waited { ms } => {
+            out.push(tag::WAITED);
+            put_u64(out, *ms);
         }
     }
     finish(out, mark);
@@ -141,6 +145,7 @@ pub fn decode_to_worker(payload: &[u8]) -> Result<ToWorker, Malformed> {
         }
         tag::FIRE => ToWorker::Fire { id: CallId(fields.u32()?), now: fields.f64()? },
         tag::ANSWER => ToWorker::Answer(fields.option()?.map(<[u8]>::to_vec)),
+        tag::WAITED => ToWorker::Waited { ms: fields.u64()? },
         _ => return Err(Malformed::Undefined("tag")),
     };
     fields.end(frame)
@@ -158,6 +163,20 @@ pub struct ReplyHead {
     pub now: f64,
     /// Whether the text is a value; otherwise it is an error's fields.
     pub ok: bool,
+}
+
+/// Appends the header and the head of a reply whose text of `length` bytes is sent right after it, from where it is.
+pub fn encode_reply_head(head: &ReplyHead, length: usize, out: &mut Vec<u8>) {
+    put_u32(out, (REPLY_HEAD + length) as u32);
+    put_reply_head(head, length, out);
+}
+
+fn put_reply_head(head: &ReplyHead, length: usize, out: &mut Vec<u8>) {
+    out.push(tag::REPLY);
+    put_u32(out, head.id.0);
+    put_f64(out, head.now);
+    out.push(u8::from(head.ok));
+    put_u32(out, length as u32);
 }
 
 /// Decodes the first bytes of a payload of `length` bytes; `None` if it is no reply. For a worker that reads the text, which
@@ -490,6 +509,7 @@ mod tests {
             ToWorker::Fire { id: CallId(2), now: 2.0 },
             ToWorker::Answer(None),
             ToWorker::Answer(Some(b"[]".to_vec())),
+            ToWorker::Waited { ms: 90_000 },
         ]
     }
 

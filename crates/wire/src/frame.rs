@@ -79,6 +79,12 @@ pub enum ToWorker {
     },
     /// The answer to the last [`Question`] as JSON text; `None` when nothing has that name.
     Answer(Option<Vec<u8>>),
+    /// The run waited for a person, which is no wall time of the program. It changes nothing that the program can see, so it
+    /// is no part of a record.
+    Waited {
+        /// How long, in milliseconds.
+        ms: u64,
+    },
 }
 
 /// What a worker asks about the tools. The program is suspended until the answer arrives.

@@ -15,6 +15,7 @@
 //! - [`calendar`]: dates and times of day in UTC
 //! - [`http_text`]: headers of the connection, percent-encoded text
 //! - [`foreign_text`]: text of programs, servers and clients, made fit to be shown
+//! - [`stem`]: what the forms of a word have in common
 //! - [`frame`]: the messages on a worker's socket
 //! - [`codec`]: their encoding, and the only place where bytes of a worker are decoded
 
@@ -33,6 +34,7 @@ pub mod position;
 pub mod profile;
 pub mod report;
 pub mod scope;
+pub mod stem;
 
 pub use byte_budget::{ByteBudget, BytePermit, OverBudget};
 pub use calendar::UtcTime;

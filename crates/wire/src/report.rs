@@ -26,6 +26,8 @@ pub struct Report {
     pub logs: Logs,
     /// The host calls of the program, in the order in which it made them.
     pub calls: Vec<CallRecord>,
+    /// Whether the run may have made calls that `calls` does not have: its record is not the whole run, or cannot be read.
+    pub has_unrecorded_calls: bool,
     /// What the run used.
     pub usage: Usage,
     /// What isolated the program from the machine.
@@ -44,6 +46,7 @@ impl Report {
             elapsed,
             logs: Logs::default(),
             calls: Vec::new(),
+            has_unrecorded_calls: false,
             usage: Usage::default(),
             isolation: Isolation::default(),
             engine: Interpreter::None,
@@ -67,7 +70,8 @@ impl Report {
     /// Whether the same program can be run again without repeating an effect: every call only reads, or was not sent.
     /// A failure that a tool reports does not prove that it did nothing.
     pub fn safe_to_retry(&self) -> bool {
-        self.calls.iter().all(|call| call.read_only || !call.state.may_have_had_effect())
+        let is_harmless = |call: &CallRecord| call.read_only || !call.state.may_have_had_effect();
+        !self.has_unrecorded_calls && self.calls.iter().all(is_harmless)
     }
 
     /// Milliseconds as a fraction, never zero.
@@ -252,7 +256,7 @@ pub enum Destination {
     V8,
     /// On QuickJS: the program behaved differently on V8.
     StayedDiverged,
-    /// On QuickJS: V8 did not catch up in time, or ended.
+    /// On QuickJS: V8 did not catch up in time, or ended, or the run ended before V8 was ahead.
     StayedLost,
 }
 
@@ -370,6 +374,7 @@ mod tests {
     #[test]
     fn only_effects_and_doubts_forbid_a_retry() {
         assert!(report(vec![]).safe_to_retry());
+        assert!(!Report { has_unrecorded_calls: true, ..report(vec![]) }.safe_to_retry());
         assert!(report(vec![record(CallState::NotSent, false)]).safe_to_retry());
         assert!(report(vec![record(CallState::Failed, true)]).safe_to_retry());
         assert!(!report(vec![record(CallState::Failed, false)]).safe_to_retry());

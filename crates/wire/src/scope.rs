@@ -11,7 +11,8 @@ use std::num::NonZeroU32;
 pub struct CallerScope {
     /// The name of its key; empty for the local user. What is kept for a caller is kept under this name.
     pub name: String,
-    /// Callers with the same number share one turn in a queue. `None`: every connection counts as its own caller.
+    /// Callers with the same number share one turn in a queue. The local callers of HTTP and WebSockets, who are one user,
+    /// have none and share one turn; an MCP session without a key has a number of its own.
     pub fairness: Option<u64>,
     /// The backends whose tools it may call.
     pub backends: Access,

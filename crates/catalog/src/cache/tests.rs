@@ -39,6 +39,7 @@ fn cached(tools: usize) -> CachedBackend {
             })
             .filter_map(Tool::from_raw)
             .collect(),
+        changed: Vec::new(),
     }
 }
 

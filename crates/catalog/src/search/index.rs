@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use serde_json::Value;
-
 use super::super::backend::ToolRef;
 use super::super::snapshot::Catalog;
 use super::meaning;
@@ -52,16 +50,56 @@ pub(crate) struct Index {
     /// For each term, the tools that have it, by id.
     pub(super) postings: Vec<Vec<Posting>>,
     pub(super) positions: Vec<(usize, usize)>,
-    /// For each tool, the resource words of its name, each as the terms that match it.
-    pub(super) names: Vec<Vec<Vec<Term>>>,
+    pub(super) names: NameWords,
     /// For each tool, the id of the first tool of its backend for the same resource.
     pub(super) resources: Vec<usize>,
     /// The sets of operations that tools have, and for each tool the position of its set.
     pub(super) operation_sets: Vec<&'static [Operation]>,
     pub(super) operations: Vec<usize>,
     /// From a name without case and separators to the tools of that name.
-    pub(super) exact: HashMap<String, BTreeSet<usize>>,
+    pub(super) exact: HashMap<String, BTreeSet<u32>>,
     pub(super) vectors: ToolVectors,
+}
+
+/// The resource words of all tools' names. Each different word is kept once with the terms that match it, so that a
+/// search looks at a word once and at a tool's name as some numbers side by side.
+#[derive(Default)]
+pub(super) struct NameWords {
+    words: Vec<Vec<Term>>,
+    /// The words of all names, one name after another, as positions in `words`.
+    all: Vec<u32>,
+    /// Where the words of each tool's name end in `all`.
+    ends: Vec<usize>,
+}
+
+impl NameWords {
+    fn new(names: &[Vec<String>], terms_of: impl Fn(&str) -> Vec<Term>) -> Self {
+        let mut names_words = Self::default();
+        let mut known: HashMap<&str, u32> = HashMap::new();
+        for name in names {
+            for word in name {
+                let position = *known.entry(word).or_insert_with(|| {
+                    names_words.words.push(terms_of(word));
+                    number(names_words.words.len() - 1)
+                });
+                names_words.all.push(position);
+            }
+            names_words.ends.push(names_words.all.len());
+        }
+        names_words
+    }
+
+    /// For each different word, whether one of its terms is asked for.
+    pub(super) fn asked(&self, asked: &[bool]) -> Vec<bool> {
+        let is_asked = |term: &Term| asked.get(*term as usize) == Some(&true);
+        self.words.iter().map(|terms| terms.iter().any(is_asked)).collect()
+    }
+
+    /// The words of each tool's name, by the tool's id.
+    pub(super) fn each(&self) -> impl Iterator<Item = &[u32]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, &end)| self.all.get(begin..end).unwrap_or_default())
+    }
 }
 
 impl fmt::Debug for Index {
@@ -130,7 +168,7 @@ struct Builder {
     resources: Vec<usize>,
     operation_sets: Vec<&'static [Operation]>,
     operations: Vec<usize>,
-    exact: HashMap<String, BTreeSet<usize>>,
+    exact: HashMap<String, BTreeSet<u32>>,
 }
 
 impl Builder {
@@ -141,15 +179,14 @@ impl Builder {
             groups: self.groups,
             postings,
             positions: self.positions,
-            names: Vec::new(),
+            names: NameWords::default(),
             resources: self.resources,
             operation_sets: self.operation_sets,
             operations: self.operations,
             exact: self.exact,
             vectors,
         };
-        let names = self.resource_words.iter();
-        index.names = names.map(|words| words.iter().map(|word| index.terms_of(word)).collect()).collect();
+        index.names = NameWords::new(&self.resource_words, |word| index.terms_of(word));
         index
     }
 
@@ -162,7 +199,7 @@ impl Builder {
     }
 
     fn add_exact_names(&mut self, tool: ToolRef<'_>) {
-        let id = self.positions.len();
+        let id = number(self.positions.len());
         for name in [tool.tool().name.clone(), tool.entry.identifier().to_owned(), tool.path(), tool.spelling()] {
             self.exact.entry(fold(&name)).or_default().insert(id);
         }
@@ -173,16 +210,14 @@ impl Builder {
         let described = tool.tool();
         self.index_text(&mut document, &described.name, weight::NAME, MAX_NAME_WORDS);
         self.index_text(&mut document, tool.backend.name(), weight::BACKEND, MAX_NAME_WORDS);
-        let title = described.raw().get("title").or_else(|| described.raw().pointer("/annotations/title"));
-        let title = title.and_then(Value::as_str).unwrap_or_default();
-        self.index_text(&mut document, title, weight::TITLE, MAX_NAME_WORDS);
+        self.index_text(&mut document, &described.texts().title, weight::TITLE, MAX_NAME_WORDS);
         for tag in tool.backend.tags() {
             self.index_text(&mut document, tag, weight::TAG, MAX_NAME_WORDS);
         }
         let (first, rest) = first_sentence(beginning(described.description().unwrap_or_default()));
         self.index_text(&mut document, first, weight::FIRST_SENTENCE, MAX_DESCRIPTION_WORDS);
         self.index_text(&mut document, rest, weight::DESCRIPTION, MAX_DESCRIPTION_WORDS);
-        for name in parameters(tool) {
+        for name in parameters(described) {
             self.index_text(&mut document, name, weight::PARAMETER, MAX_NAME_WORDS);
         }
         for word in related.parameters_of_others(t) {

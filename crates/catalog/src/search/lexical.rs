@@ -31,7 +31,7 @@ impl Index {
         let names = proper_names(query);
         let verb = operation::query_verb(query);
         let mut totals = vec![Total::default(); self.positions.len()];
-        let mut scores = vec![0.0; self.positions.len()];
+        let mut scores = WordScores::new(self.positions.len());
         let mut known: f32 = 0.0;
         let mut asked = vec![false; self.postings.len()];
         let joined = joined(query).into_iter().filter(|word| self.terms.contains_key(word)).take(MAX_QUERY_WORDS);
@@ -40,9 +40,9 @@ impl Index {
             let weight = if verb.as_ref() == Some(&word) { VERB_WEIGHT } else { 1.0 };
             self.score_word(&mut scores, &word, !names.contains(&word));
             let mut any = false;
-            for (total, score) in totals.iter_mut().zip(&mut scores) {
-                any |= total.add(weight * std::mem::take(score));
-            }
+            scores.take_each(|tool, score| {
+                any |= totals.get_mut(tool).is_some_and(|total| total.add(weight * score));
+            });
             if any {
                 known += counted;
             }
@@ -50,8 +50,9 @@ impl Index {
                 asked.iter_mut().skip(term as usize).take(1).for_each(|asked| *asked = true);
             }
         }
-        let tools = self.operations.iter().zip(&self.names);
-        let score = |(total, (&operations, name)): (Total, (&usize, &Vec<Vec<Term>>))| {
+        let asked = self.names.asked(&asked);
+        let tools = self.operations.iter().zip(self.names.each());
+        let score = |(total, (&operations, name)): (Total, (&usize, &[u32]))| {
             if total.sum == 0.0 {
                 return 0.0;
             }
@@ -63,7 +64,7 @@ impl Index {
     }
 
     /// Adds the score of each tool for one word. `fuzzy` allows similarly spelt words if no tool uses the word.
-    fn score_word(&self, scores: &mut [f32], word: &str, fuzzy: bool) {
+    fn score_word(&self, scores: &mut WordScores, word: &str, fuzzy: bool) {
         let groups: Vec<Term> = self.groups_of(word).collect();
         let hints: Vec<Term> = self.hints_of(word).collect();
         for &term in &groups {
@@ -81,19 +82,15 @@ impl Index {
         }
     }
 
-    fn add(&self, scores: &mut [f32], term: Term, weight: f32) {
+    fn add(&self, scores: &mut WordScores, term: Term, weight: f32) {
         for &Posting { tool, score } in self.postings(term) {
-            if let Some(sum) = scores.get_mut(tool as usize) {
-                *sum += weight * score;
-            }
+            scores.change(tool, |sum| sum + weight * score);
         }
     }
 
-    fn add_best(&self, scores: &mut [f32], term: Term, weight: f32) {
+    fn add_best(&self, scores: &mut WordScores, term: Term, weight: f32) {
         for &Posting { tool, score } in self.postings(term) {
-            if let Some(best) = scores.get_mut(tool as usize) {
-                *best = best.max(weight * score);
-            }
+            scores.change(tool, |best| best.max(weight * score));
         }
     }
 
@@ -161,9 +158,37 @@ impl Total {
     }
 }
 
+/// The scores of tools for one word, and which tools have one: most words match few tools.
+struct WordScores {
+    scores: Vec<f32>,
+    matched: Vec<u32>,
+}
+
+impl WordScores {
+    fn new(tools: usize) -> Self {
+        Self { scores: vec![0.0; tools], matched: Vec::new() }
+    }
+
+    fn change(&mut self, tool: u32, change: impl FnOnce(f32) -> f32) {
+        if let Some(score) = self.scores.get_mut(tool as usize) {
+            if *score == 0.0 {
+                self.matched.push(tool);
+            }
+            *score = change(*score);
+        }
+    }
+
+    /// Calls `take` with each tool that has a score, and forgets the scores.
+    fn take_each(&mut self, mut take: impl FnMut(usize, f32)) {
+        for tool in self.matched.drain(..) {
+            let tool = tool as usize;
+            take(tool, self.scores.get_mut(tool).map_or(0.0, std::mem::take));
+        }
+    }
+}
+
 /// The share of a name's words that the query contains; 1 for a name without resource words.
-fn share_of_name(name: &[Vec<Term>], asked: &[bool]) -> f32 {
-    let is_asked = |term: &Term| asked.get(*term as usize) == Some(&true);
-    let count = name.iter().filter(|terms| terms.iter().any(is_asked)).count();
+fn share_of_name(name: &[u32], asked: &[bool]) -> f32 {
+    let count = name.iter().filter(|word| asked.get(**word as usize) == Some(&true)).count();
     if name.is_empty() { 1.0 } else { count as f32 / name.len() as f32 }
 }

@@ -5,12 +5,14 @@
 //!
 //! `words` splits and stems text, `meaning` looks up synonyms, `operation` (create, remove, change, read) ranks the tools
 //! for one resource, `values` derives words from the form of values in the query (`notes.md` is a file), `resource` groups
-//! the tools for one resource so that they share their parameter names, `steps` splits a query of several tasks.
+//! the tools for one resource so that they share their parameter names, `steps` splits a query of several tasks, `delivery`
+//! recognises a task that hands what was made to people.
 //!
 //! The order is total: score, then backend, then name. No randomness, no clock, no state between searches. What is read
 //! of a query and of a tool's texts is bounded.
 
 mod call;
+mod delivery;
 mod embedding;
 mod index;
 mod lexical;
@@ -28,6 +30,7 @@ pub(super) use vectors::QuantisedVector;
 
 use super::backend::ToolRef;
 use super::types;
+use super::types::learned::LearnedTypes;
 use toolgate_wire::foreign_text::is_hazard;
 
 /// Maximum length of a hit's description, in characters.
@@ -67,7 +70,28 @@ impl Hit {
             score,
         }
     }
+
+    /// The line of the hit with what was learned of its tool's results, where the tool does not declare them and that is
+    /// short.
+    pub fn line_with(&self, tool: ToolRef<'_>, learned: &LearnedTypes) -> String {
+        let known = learned.get(tool.backend.name(), &tool.tool().name);
+        let Some(known) = known.filter(|_| !types::declares_result(tool.tool())) else { return self.line.clone() };
+        let (call, about) = match self.line.split_once(SEPARATOR) {
+            Some((call, about)) => (call, format!("{SEPARATOR}{about}")),
+            None => (self.line.as_str(), String::new()),
+        };
+        // What is learned replaces a schema that names no key.
+        let said = call.rfind(": Promise<").filter(|_| tool.tool().output_schema().is_some());
+        let call = said.map_or(call, |at| &call[..at]);
+        let line = format!("{call}: Promise<{}>{about} {}", known.typescript(), known.remark());
+        if line.len() <= MAX_LEARNED_LINE { line } else { self.line.clone() }
+    }
 }
+
+/// Between the types of a line and its description.
+const SEPARATOR: &str = " — ";
+/// Maximum length of a line with a learned type, in bytes: ten hits stay within 900 tokens.
+const MAX_LEARNED_LINE: usize = 280;
 
 pub use call::ready_call;
 
@@ -75,7 +99,7 @@ pub use call::ready_call;
 fn line(tool: ToolRef<'_>) -> String {
     let types = tool.entry.brief_types(|| types::brief_types(tool));
     let about = one_line_within(tool.tool().description().unwrap_or_default(), MAX_LINE_DESCRIPTION);
-    let separator = if about.is_empty() { "" } else { " — " };
+    let separator = if about.is_empty() { "" } else { SEPARATOR };
     format!("{}{types}{separator}{about}", tool.spelling())
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use super::words::{beginning, plain_words, stem};
+use super::words::{beginning, is_stop_word, plain_words, stem};
 
 /// Score factor of a tool that writes, for a query without a recognised operation: prefer tools that read.
 const WRITE_WITHOUT_VERB: f32 = 0.85;
@@ -79,10 +79,19 @@ const QUESTION_WORDS: &str = "am any are arent did didnt do does doesnt has have
 const DETERMINERS: &str =
     "a all an another each every her his my our some someone that the their these this those your";
 
+/// Words that precede a noun and no name of a resource. An unknown word that is followed by one of these is a verb.
+const ARTICLES: &str = "a all an each every her his my our the their your";
+
+/// Verbs of two words that mean to read.
+const READING_VERBS_OF_TWO_WORDS: &str = "dig into, dig through, go over, go through, work through";
+
+/// Words that are skipped at the beginning of a step, besides numbers: `First, read the log files`.
+const OPENERS: &str = "after first firstly having last lastly once second secondly step that third thirdly";
+
 /// Phrases that are skipped at the beginning of a query.
 const LEAD_INS: &str = "can you, can i, could you, go ahead and, help me, how can i, how can we, how could i, how do i, how do we, \
-     how do you, how to, i have to, i need to, i need, i want to, i want, i would like to, id like to, let me, \
-     lets, now, please, quickly, then, try to, we need to, we want to, would you";
+     how do you, how to, i can, i have to, i need to, i need, i want to, i want, i would like to, id like to, let me, \
+     lets, now, please, quickly, then, try to, we can, we need to, we want to, would you, you can";
 
 /// The operations that `query` may ask for; empty if none is recognised.
 pub(super) fn query_operations(query: &str) -> Vec<Operation> {
@@ -123,11 +132,41 @@ pub(super) fn query_verb(query: &str) -> Option<String> {
     (!operations_of(first).is_empty()).then(|| stem(first))
 }
 
-/// Whether `text` begins with a known verb and says more than that: `post a summary`.
+/// Whether `text` begins with a verb and says more than that: `post a summary`, `scrape the page`.
 pub(super) fn is_imperative(text: &str) -> bool {
     let words = plain_words(text);
-    let imperative = after_lead_ins(&words);
-    imperative.len() > 1 && imperative.first().is_some_and(|first| !operations_of(first).is_empty())
+    let words = imperative(&words);
+    let [first, second, ..] = words else { return false };
+    let is_unknown_verb = || contains_word(ARTICLES, second) && !is_stop_word(first);
+    let is_of_two_words = || after_reading_verb(words).is_some();
+    !operations_of(first).is_empty() || is_unknown_verb() || is_of_two_words()
+}
+
+/// A step with a known verb in place of one of two words: `go through the logs` is `read the logs`.
+pub(super) fn in_known_words(step: &str) -> Option<String> {
+    let words = plain_words(step);
+    after_reading_verb(imperative(&words)).map(|rest| format!("read {}", rest.join(" ")))
+}
+
+fn after_reading_verb(words: &[String]) -> Option<&[String]> {
+    READING_VERBS_OF_TWO_WORDS.split(", ").find_map(|verb| after(words, verb))
+}
+
+/// The words from the verb on, if they have one.
+pub(super) fn imperative(words: &[String]) -> &[String] {
+    after_lead_ins(after_openers(words))
+}
+
+fn after_openers(words: &[String]) -> &[String] {
+    let mut numbers = 0;
+    let mut is_opener = |word: &str| {
+        let is_number = word.chars().all(|c| c.is_ascii_digit());
+        numbers += usize::from(is_number);
+        // `2.` counts a step, `1,000 files` counts files.
+        if is_number { numbers == 1 } else { contains_word(OPENERS, word) }
+    };
+    let skipped = words.iter().take_while(|word| is_opener(word)).count();
+    words.get(skipped..).unwrap_or_default()
 }
 
 /// `have the model answer` is an imperative although it begins with a question word.

@@ -13,7 +13,7 @@ use super::super::snapshot::Catalog;
 use super::Hit;
 use super::index::{Index, fold};
 use super::operation;
-use super::steps::steps;
+use super::steps::searches;
 
 /// Score of the tool with the best word score, in standard deviations of the cosine; others get their share of it.
 const WORDS_WEIGHT: f32 = 4.0;
@@ -43,7 +43,7 @@ const FIRST_HITS: usize = 3;
 const HITS_PER_STEP: usize = 3;
 
 /// A tool's id and its score.
-type Ranked = (usize, f32);
+type Ranked = (u32, f32);
 
 impl Index {
     /// The best `limit` tools for `query` of those that `accept` takes.
@@ -55,62 +55,62 @@ impl Index {
         accept: &dyn Fn(ToolRef<'_>) -> bool,
     ) -> Vec<Hit> {
         let query = query.char_indices().nth(MAX_QUERY_CHARS).map_or(query, |(end, _)| &query[..end]);
-        let accepted = |id: usize| self.tool(catalog, id).is_some_and(accept);
+        let accepted = |id: u32| self.tool(catalog, id).is_some_and(accept);
         let mut ranked = self.rank(query, limit, &accepted);
-        let steps = steps(query);
-        if steps.len() > 1 {
-            let by_step = steps.iter().map(|step| self.rank(step, limit, &accepted)).collect();
+        let searches = searches(query);
+        if searches.len() > 1 {
+            let by_step = searches.iter().map(|step| self.rank(step, limit, &accepted)).collect();
             ranked = with_steps(ranked, by_step);
         }
         let hits = ranked.into_iter().take(limit);
         hits.filter_map(|(id, score)| Some(Hit::new(self.tool(catalog, id)?, score))).collect()
     }
 
-    fn tool<'c>(&self, catalog: &'c Catalog, id: usize) -> Option<ToolRef<'c>> {
-        catalog.at(*self.positions.get(id)?)
+    fn tool<'c>(&self, catalog: &'c Catalog, id: u32) -> Option<ToolRef<'c>> {
+        catalog.at(*self.positions.get(id as usize)?)
     }
 
     /// The best tools for a query, best first: at least `limit`, if there are as many.
-    fn rank(&self, query: &str, limit: usize, accepted: &dyn Fn(usize) -> bool) -> Vec<Ranked> {
-        let mut scores = self.scores(query);
+    fn rank(&self, query: &str, limit: usize, accepted: &dyn Fn(u32) -> bool) -> Vec<Ranked> {
+        let mut related = self.related(query);
         for id in self.named(query) {
-            if let Some(score) = scores.get_mut(id) {
-                *score = Some(score.unwrap_or_default() + EXACT_NAME_SCORE);
+            match related.binary_search_by_key(&id, |(id, _)| *id) {
+                Ok(at) => related.iter_mut().skip(at).take(1).for_each(|(_, score)| *score += EXACT_NAME_SCORE),
+                Err(at) => related.insert(at, (id, EXACT_NAME_SCORE)),
             }
         }
-        let candidates = scores.into_iter().enumerate();
-        let mut ranked: Vec<Ranked> = candidates.filter_map(|(id, score)| Some((id, score?))).collect();
-        ranked.retain(|&(id, _)| accepted(id));
-        keep_best(&mut ranked, limit.max(MIN_ORDERED));
+        let mut ranked = best(&mut related, limit.max(MIN_ORDERED), accepted);
         self.diversify(&mut ranked);
         ranked
     }
 
-    /// The score of each tool, by id; `None` for a tool that has nothing to do with the query.
-    fn scores(&self, query: &str) -> Vec<Option<f32>> {
+    /// The tools that have to do with the query, by id, each with its score.
+    fn related(&self, query: &str) -> Vec<Ranked> {
         let fits = self.fits(&operation::query_operations(query));
         let words = self.word_scores(query, &fits);
         let best = words.iter().copied().fold(0.0, f32::max);
         let share = |score: f32| if best > 0.0 { WORDS_WEIGHT * score / best } else { 0.0 };
         let Some(cosines) = self.vectors.cosines(query) else {
-            return words.into_iter().map(|score| (score > 0.0).then(|| share(score))).collect();
+            let tools = (0..).zip(words).filter(|(_, score)| *score > 0.0);
+            return tools.map(|(id, score)| (id, share(score))).collect();
         };
         let usual = Usual::of(&cosines);
         let bonuses: Vec<f32> = fits.iter().map(|fit| OPERATION_WEIGHT * fit.ln()).collect();
-        let tools = words.into_iter().zip(cosines).zip(&self.operations);
-        let fused = |((words, cosine), operations): ((f32, f32), &usize)| {
+        let mut related = Vec::with_capacity(words.len());
+        for (id, ((words, cosine), operations)) in (0..).zip(words.into_iter().zip(cosines).zip(&self.operations)) {
             let deviations = usual.deviations(cosine);
-            let related = words > 0.0 || deviations >= MIN_DEVIATIONS && cosine >= MIN_COSINE;
-            related.then(|| deviations + share(words) + bonuses.get(*operations).unwrap_or(&0.0))
-        };
-        tools.map(fused).collect()
+            if words > 0.0 || deviations >= MIN_DEVIATIONS && cosine >= MIN_COSINE {
+                related.push((id, deviations + share(words) + bonuses.get(*operations).unwrap_or(&0.0)));
+            }
+        }
+        related
     }
 
     /// Lowers the score of a tool that follows two better ones for the same resource, so that other resources appear.
     fn diversify(&self, ranked: &mut [Ranked]) {
         let mut seen: HashMap<usize, usize> = HashMap::new();
         for (id, score) in ranked.iter_mut() {
-            let Some(resource) = self.resources.get(*id) else { continue };
+            let Some(resource) = self.resources.get(*id as usize) else { continue };
             let count = seen.entry(*resource).or_default();
             if *count >= 2 {
                 *score -= REPEATED_RESOURCE_PENALTY;
@@ -121,7 +121,7 @@ impl Index {
     }
 
     /// The tools whose name is the whole query or a word of it with `_`, `-` or `.`.
-    fn named(&self, query: &str) -> BTreeSet<usize> {
+    fn named(&self, query: &str) -> BTreeSet<u32> {
         let mut ids = self.exact.get(&fold(query)).cloned().unwrap_or_default();
         for word in query.split_whitespace() {
             let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
@@ -158,13 +158,22 @@ fn order((a, x): &Ranked, (b, y): &Ranked) -> std::cmp::Ordering {
     y.total_cmp(x).then(a.cmp(b))
 }
 
-/// Keeps the best `count`, in order.
-fn keep_best(ranked: &mut Vec<Ranked>, count: usize) {
-    if ranked.len() > count {
-        ranked.select_nth_unstable_by(count, order);
-        ranked.truncate(count);
+/// The best `count` that are accepted, in order. Asks only about those that are good enough: the rest is not even sorted.
+fn best(candidates: &mut [Ranked], count: usize, accepted: &dyn Fn(u32) -> bool) -> Vec<Ranked> {
+    let mut kept: Vec<Ranked> = Vec::with_capacity(count.min(candidates.len()));
+    let (mut left, mut size) = (candidates, count);
+    while kept.len() < count && !left.is_empty() {
+        if left.len() > size {
+            left.select_nth_unstable_by(size, order);
+        }
+        let (first, others) = left.split_at_mut(size.min(left.len()));
+        first.sort_unstable_by(order);
+        let missing = count - kept.len();
+        kept.extend(first.iter().filter(|(id, _)| accepted(*id)).take(missing));
+        // With few that are accepted, fewer rounds follow.
+        (left, size) = (others, size.saturating_mul(2));
     }
-    ranked.sort_by(order);
+    kept
 }
 
 /// The first hits of the whole query and the tools that it names, then the best tools of each step in turn, then the rest

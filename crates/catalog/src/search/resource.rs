@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use serde_json::Value;
-
 use super::super::backend::{Backend, ToolRef};
+use super::super::tool::Tool;
 use super::operation;
 use super::words::{beginning, words};
 
@@ -22,9 +21,9 @@ fn resource_words(tool: ToolRef<'_>, backend: &[String]) -> Vec<String> {
 }
 
 /// The names of a tool's parameters.
-pub(super) fn parameters<'t>(tool: ToolRef<'t>) -> impl Iterator<Item = &'t str> {
-    let properties = tool.tool().input_schema().get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().take(MAX_PARAMETERS).map(|(name, _)| name.as_str())
+pub(super) fn parameters(tool: &Tool) -> &[String] {
+    let names = &tool.texts().parameters;
+    names.get(..MAX_PARAMETERS).unwrap_or(names)
 }
 
 /// The tools of one backend, grouped by resource. A group is identified by the position of its first tool.
@@ -47,7 +46,7 @@ impl RelatedTools {
             let resource = resource_words(tool, &backend_words);
             // A tool whose name has no resource is a group of its own.
             let group = if resource.is_empty() { t } else { *firsts.entry(resource.clone()).or_insert(t) };
-            let own: BTreeSet<String> = parameters(tool).map(str::to_owned).collect();
+            let own: BTreeSet<String> = parameters(tool.tool()).iter().cloned().collect();
             let all = related.parameters.entry(group).or_default();
             let room = MAX_PARAMETERS.saturating_sub(all.len());
             all.extend(own.iter().take(room).cloned());

@@ -4,8 +4,6 @@
 //! with the tool, so that the next snapshot does not make it again. An index adds the backend's name and keeps all
 //! vectors side by side, at eight bits a dimension.
 
-use serde_json::Value;
-
 use super::super::snapshot::Catalog;
 use super::super::tool::Tool;
 use super::embedding::{DIMENSIONS, TextKind, Vector, model, unit};
@@ -18,14 +16,12 @@ mod weight {
     pub(super) const PARAMETERS: f32 = 0.3;
 }
 const MAX_DESCRIPTION_CHARS: usize = 300;
-/// Maximum number of parameter names that are read; more cannot have room for their tokens.
-const MAX_PARAMETERS: usize = 64;
 
 /// A query's dimensions as 16-bit integers: the products with 8-bit ones, summed, stay within 32 bits.
 const QUERY_SCALE: f32 = 16_383.0;
 
-/// Dimensions that are multiplied at a time.
-const BLOCK: usize = 16;
+/// Dimensions that are multiplied at a time. Measured over 10,000 tools: 251 us with 16, 146 with 32, 266 with 64.
+const BLOCK: usize = 32;
 
 /// A vector of any length at eight bits a dimension.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,8 +49,7 @@ impl QuantisedVector {
         let end = description.char_indices().nth(MAX_DESCRIPTION_CHARS).map_or(description.len(), |(end, _)| end);
         let beginning = description.get(..end).unwrap_or_default();
         add(&mut sum, weight::DESCRIPTION, &model.embed(beginning, TextKind::Prose));
-        let properties = tool.input_schema().get("properties").and_then(Value::as_object);
-        let parameters = properties.into_iter().flatten().take(MAX_PARAMETERS).map(|(name, _)| name.as_str());
+        let parameters = tool.texts().parameters.iter().map(String::as_str);
         add(&mut sum, weight::PARAMETERS, &model.embed_each(parameters, TextKind::Name));
         Self::new(&sum)
     }
@@ -107,7 +102,9 @@ impl ToolVectors {
     }
 }
 
-/// Widens blocks first, so that the multiplication is one vector instruction for eight pairs of 16-bit integers.
+/// Widens blocks first, so that the multiplication is one vector instruction for eight pairs of 16-bit integers. Not
+/// inlined, so that what the compiler makes of it does not depend on the loop around it.
+#[inline(never)]
 fn dot(row: &[i8], query: &[i16; DIMENSIONS]) -> i32 {
     let mut sum = 0;
     for (row, query) in row.chunks_exact(BLOCK).zip(query.chunks_exact(BLOCK)) {
@@ -141,6 +138,18 @@ mod tests {
             let exact: f32 = unit(sum).iter().zip(&asked).map(|(a, b)| a * b).sum();
             assert!((exact - cosine).abs() < 0.01, "{text}: {exact} and {cosine}");
         }
+    }
+
+    #[test]
+    fn a_product_is_the_sum_of_all_dimensions() {
+        for seed in 0..50_usize {
+            let row: [i8; DIMENSIONS] = std::array::from_fn(|n| (((n * 7 + seed * 131) % 255) as i16 - 127) as i8);
+            let query: [i16; DIMENSIONS] =
+                std::array::from_fn(|n| (((n * 7919 + seed * 104_729) % 32_767) as i32 - 16_383) as i16);
+            let exact: i64 = row.iter().zip(&query).map(|(a, b)| i64::from(*a) * i64::from(*b)).sum();
+            assert_eq!(i64::from(dot(&row, &query)), exact, "{seed}");
+        }
+        assert_eq!(dot(&[-127; DIMENSIONS], &[16_383; DIMENSIONS]), -127 * 16_383 * DIMENSIONS as i32);
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! Tokenizer and stemmer: splits identifiers and prose into lower-case words and removes English endings.
+//! Tokenizer: splits identifiers and prose into lower-case words, and stems them.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
+pub(super) use toolgate_wire::stem::stem;
 
 /// Words that the index and queries ignore. Sorted.
 const STOP_WORDS: &[&str] = &[
@@ -135,16 +134,6 @@ const STOP_WORDS: &[&str] = &[
     "your",
 ];
 
-/// Irregular verb forms, each with its base form.
-const IRREGULAR: &str = "began begin, bought buy, broke break, broken break, brought bring, built build, caught catch, chose \
-    choose, chosen choose, came come, drew draw, drawn draw, drove drive, driven drive, fell fall, \
-    fallen fall, felt feel, forgot forget, forgotten forget, gave give, given give, gone go, went go, \
-    grew grow, grown grow, heard hear, held hold, kept keep, knew know, known know, lent lend, lost \
-    lose, made make, met meet, paid pay, ran run, rang ring, rung ring, said say, sang sing, saw see, \
-    seen see, sent send, shown show, slept sleep, sold sell, spent spend, spoke speak, spoken speak, \
-    stole steal, taught teach, told tell, took take, taken take, thought think, threw throw, thrown \
-    throw, won win, wrote write, written write";
-
 /// Maximum length of a text that is read, in bytes: a hostile tool may describe itself with megabytes.
 const MAX_TEXT: usize = 8_192;
 
@@ -226,72 +215,6 @@ fn parts(run: &str) -> Vec<&str> {
     parts
 }
 
-/// Removes common English endings, so that `files`, `filing` and `filed` have one stem. The stem need not be a word:
-/// index and query are stemmed alike.
-pub(super) fn stem(word: &str) -> String {
-    let word = irregular(word).unwrap_or(word);
-    if !word.is_ascii() || word.len() <= 3 {
-        return word.to_owned();
-    }
-    let singular = singular(word);
-    let mut base = without_ending(&singular).to_owned();
-    if base.len() > 3 && base.ends_with('e') {
-        base.pop();
-    }
-    if base.len() > 3 && base.ends_with('y') {
-        base.pop();
-        base.push('i');
-    }
-    base
-}
-
-/// The base form of an irregular verb form.
-fn irregular(word: &str) -> Option<&'static str> {
-    static BASES: OnceLock<HashMap<&str, &str>> = OnceLock::new();
-    BASES.get_or_init(|| IRREGULAR.split(", ").filter_map(|pair| pair.split_once(' ')).collect()).get(word).copied()
-}
-
-fn singular(word: &str) -> String {
-    if let Some(base) = word.strip_suffix("ies").filter(|base| base.len() >= 2) {
-        return format!("{base}y");
-    }
-    for ending in ["sses", "shes", "ches", "xes", "zes"] {
-        if word.ends_with(ending) {
-            return word[..word.len() - 2].to_owned();
-        }
-    }
-    match word.strip_suffix('s') {
-        Some(base) if !base.ends_with(['s', 'u', 'i']) => base.to_owned(),
-        _ => word.to_owned(),
-    }
-}
-
-fn without_ending(word: &str) -> &str {
-    for ending in ["ing", "ed"] {
-        if let Some(base) = word.strip_suffix(ending)
-            && base.len() >= 3
-            && base.contains(['a', 'e', 'i', 'o', 'u', 'y'])
-        {
-            return undouble(base);
-        }
-    }
-    if let Some(base) = word.strip_suffix("ment").filter(|base| base.len() >= 4) {
-        return base;
-    }
-    word.strip_suffix("ion").filter(|base| base.len() >= 4 && base.ends_with(['t', 's'])).unwrap_or(word)
-}
-
-/// Removes a doubled final consonant: `runn` becomes `run`. `call` and `pass` stay.
-fn undouble(base: &str) -> &str {
-    let mut last = base.bytes().rev();
-    match (last.next(), last.next()) {
-        (Some(a), Some(b)) if a == b && base.len() > 3 && !matches!(a, b'l' | b's' | b'e' | b'o') => {
-            &base[..base.len() - 1]
-        }
-        _ => base,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,12 +222,6 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
         assert_eq!(words(text), expected);
-    }
-
-    #[track_caller]
-    fn check_same(forms: &[&str]) {
-        let stems: Vec<String> = forms.iter().map(|form| stem(form)).collect();
-        assert!(stems.windows(2).all(|pair| pair[0] == pair[1]), "{stems:?}");
     }
 
     #[test]
@@ -320,22 +237,6 @@ mod tests {
     fn a_number_stays_with_its_word() {
         check("base64", &["base64", "bas"]);
         check("k8s", &["k8s"]);
-    }
-
-    #[test]
-    fn forms_of_a_word_are_one() {
-        check_same(&["file", "files", "filing", "filed"]);
-        check_same(&["create", "creates", "created", "creating", "creation"]);
-        check_same(&["entity", "entities"]);
-        check_same(&["delete", "deletion", "deleted"]);
-        check_same(&["deploy", "deployment", "deploying"]);
-        check_same(&["run", "runs", "running"]);
-        check_same(&["add", "adds", "added", "adding"]);
-        check_same(&["branch", "branches"]);
-        check_same(&["address", "addresses"]);
-        check_same(&["send", "sent", "sending"]);
-        check_same(&["write", "wrote", "written", "writes"]);
-        check_same(&["call", "calling", "called"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::learned::LearnedType;
 use super::result_schema;
-use super::shape::{Bounds, Field, References, Shaper, Type, UNKNOWN};
+use super::shape::{Bounds, Field, References, Shaper, Type};
 use crate::{Backend, ToolEntry, ToolRef};
 
 /// The beginning of every name in the declarations that is not a global. A program that has it is not checked.
@@ -26,12 +26,47 @@ const LEARNED_DEPTH: usize = 8;
 /// Declarations, and what their names mean.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Declarations {
-    /// The text of a `.d.ts` file.
-    pub text: String,
+    backends: Vec<DeclaredBackend>,
+    /// The declarations of host functions.
+    functions: String,
+    /// What they are.
+    callables: Vec<DeclaredFunction>,
     /// The types by their number.
     types: Vec<DeclaredType>,
     /// The globals that are backends, or hold them.
     roots: Vec<String>,
+}
+
+/// The declarations of a backend, tool by tool.
+#[derive(Debug, Clone, PartialEq)]
+struct DeclaredBackend {
+    /// The name of its type.
+    name: String,
+    /// Its names in the registry of backends.
+    spellings: [String; 2],
+    is_global: bool,
+    may_have_more: bool,
+    tools: Vec<DeclaredTool>,
+}
+
+/// The declarations of a tool.
+#[derive(Debug, Clone, PartialEq)]
+struct DeclaredTool {
+    /// The names that a program may call it by.
+    spellings: Vec<String>,
+    /// The types that it needs, one a line.
+    types: String,
+    /// Its arguments and its result, as a method has them.
+    signature: String,
+}
+
+impl DeclaredTool {
+    /// Whether a program that mentions these names may mean the tool. A name that does not begin like an identifier may be
+    /// written as a number.
+    fn is_mentioned(&self, mentioned: &dyn Fn(&str) -> bool) -> bool {
+        let begins = |name: &str| name.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '$'));
+        self.spellings.iter().any(|name| !begins(name) || mentioned(name))
+    }
 }
 
 /// A type of a declaration.
@@ -52,6 +87,8 @@ pub struct DeclaredType {
 pub enum TypeOrigin {
     /// It is a backend, and its keys are tools.
     Backend,
+    /// It is `api`, and its keys are host functions.
+    Functions,
     /// The schema of a tool's arguments.
     Argument,
     /// The schema of a tool's result.
@@ -76,8 +113,51 @@ pub struct CheckedBackend<'a> {
 pub struct CheckedFunction<'a> {
     /// Its name, such as `getWeather` or `api.fetch`.
     pub name: &'a str,
+    /// Its positional parameters.
+    pub parameters: Vec<CheckedParameter<'a>>,
     /// JSON Schema of its result.
     pub result: &'a Value,
+    /// Whether it refuses arguments that do not fit its parameters. Otherwise what it calls may take them.
+    pub checks_arguments: bool,
+}
+
+/// A positional parameter of a host function.
+pub struct CheckedParameter<'a> {
+    /// Its name, which is an identifier.
+    pub name: &'a str,
+    /// JSON Schema of the argument, or of each one.
+    pub schema: &'a Value,
+    /// Whether it must be given.
+    pub kind: ParameterKind,
+}
+
+/// Whether a parameter of a host function must be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// It must be given.
+    Required,
+    /// It may be left out.
+    Optional,
+    /// It takes all further arguments.
+    Rest,
+}
+
+/// A host function that is declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredFunction {
+    name: String,
+    /// The names of its parameters.
+    pub parameters: Vec<String>,
+    /// How many of them must be given.
+    pub required: usize,
+    /// How many arguments it takes, if not any number.
+    pub most: Option<usize>,
+    /// Whether it refuses arguments that do not fit.
+    pub checks_arguments: bool,
+}
+
+fn lengths(texts: &[String]) -> usize {
+    texts.iter().map(String::len).sum()
 }
 
 /// What is known of the result of a tool that declares none.
@@ -86,26 +166,49 @@ pub type Learned<'a> = dyn Fn(&str, &str) -> Option<LearnedType> + 'a;
 impl Declarations {
     /// The declarations for programs that name these backends and functions.
     pub fn new(backends: &[CheckedBackend<'_>], functions: &[CheckedFunction<'_>], learned: &Learned<'_>) -> Self {
-        let mut writer = Writer { declarations: Self::default(), pending: String::new(), open: Vec::new() };
-        writer.put(GLOBALS);
-        let mut registry = String::new();
+        let mut writer = Writer { declarations: Self::default(), written: 0, pending: String::new(), open: Vec::new() };
         for one in backends {
-            let name = writer.backend(one, learned);
-            let identifier = one.backend.identifier();
+            let declared = writer.backend(one, learned);
             if one.is_global {
-                writer.declarations.roots.push(identifier.to_owned());
-                writer.put(&format!("declare const {identifier}: {name};\n"));
+                writer.declarations.roots.push(one.backend.identifier().to_owned());
             }
-            for spelling in [identifier, one.backend.name()] {
-                let _ = write!(registry, "{}: {name}; ", quoted(spelling));
-            }
+            writer.declarations.backends.push(declared);
         }
-        for global in ["tools", "__backends"] {
-            writer.declarations.roots.push(global.to_owned());
-            writer.put(&format!("declare const {global}: {{ {registry}[k: string]: any }};\n"));
-        }
+        writer.declarations.roots.extend(REGISTRIES.map(str::to_owned));
         writer.functions(functions);
         writer.declarations
+    }
+
+    /// The text of a `.d.ts` file for a program: of the tools, those whose name the program mentions. What a checker does
+    /// for each program costs as much as there are declarations, and a program uses few tools.
+    ///
+    /// `mentioned` must accept every identifier and every text literal of the program. Any other key is just a `string` to
+    /// a checker, which then knows nothing of the value.
+    pub fn text_for(&self, mentioned: &dyn Fn(&str) -> bool) -> String {
+        let mut text = GLOBALS.to_owned();
+        let mut registry = String::new();
+        for backend in &self.backends {
+            backend.write(&mut text, mentioned);
+            let [identifier, name] = &backend.spellings;
+            for spelling in [identifier, name] {
+                let _ = write!(registry, "{}: {}; ", quoted(spelling), backend.name);
+            }
+        }
+        for global in REGISTRIES {
+            let _ = writeln!(text, "declare const {global}: {{ {registry}[k: string]: any }};");
+        }
+        text.push_str(&self.functions);
+        text
+    }
+
+    /// About how many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        let of_tool = |tool: &DeclaredTool| tool.types.len() + tool.signature.len() + lengths(&tool.spellings);
+        let of_backend = |backend: &DeclaredBackend| backend.tools.iter().map(of_tool).sum::<usize>();
+        let of_type = |one: &DeclaredType| one.shown.len() + lengths(&one.keys) + lengths(&one.required);
+        let backends: usize = self.backends.iter().map(of_backend).sum();
+        let types: usize = self.types.iter().map(of_type).sum();
+        backends + types + self.functions.len()
     }
 
     /// The declared type of a name such as `$tg12`.
@@ -119,12 +222,49 @@ impl Declarations {
         self.roots.iter().any(|one| one == root)
     }
 
+    /// The host function that a callee such as `api.fetch` is. Every one is also under `api`.
+    pub fn function(&self, callee: &str) -> Option<&DeclaredFunction> {
+        let local = |name: &str| name.strip_prefix("api.").map(str::to_owned);
+        let is_same =
+            |one: &&DeclaredFunction| one.name == callee || local(callee).is_some_and(|name| one.name == name);
+        self.callables.iter().find(is_same)
+    }
+
+    /// Whether a global of this name is a host function, or holds them.
+    pub fn is_function_global(&self, name: &str) -> bool {
+        self.callables.iter().any(|one| one.name == name) || (name == "api" && !self.callables.is_empty())
+    }
+
     /// Whether a result has this key.
     pub fn has_result_key(&self, key: &str) -> bool {
         let is_result = |one: &&DeclaredType| matches!(one.origin, TypeOrigin::Result | TypeOrigin::Learned);
         self.types.iter().filter(is_result).any(|one| one.keys.iter().any(|own| own == key))
     }
 }
+
+impl DeclaredBackend {
+    fn write(&self, text: &mut String, mentioned: &dyn Fn(&str) -> bool) {
+        // No two backends are of one type, whatever tools of them are declared.
+        let mut body = format!("readonly $tg: {}; ", quoted(&self.name));
+        for tool in self.tools.iter().filter(|tool| tool.is_mentioned(mentioned)) {
+            text.push_str(&tool.types);
+            for spelling in &tool.spellings {
+                let _ = write!(body, "{}{}", quoted(spelling), tool.signature);
+            }
+        }
+        if self.may_have_more {
+            body.push_str("[k: string]: any");
+        }
+        let _ = writeln!(text, "interface {} {{ {body} }}", self.name);
+        if self.is_global {
+            let [identifier, _] = &self.spellings;
+            let _ = writeln!(text, "declare const {identifier}: {};", self.name);
+        }
+    }
+}
+
+/// The globals that hold all backends.
+const REGISTRIES: [&str; 2] = ["tools", "__backends"];
 
 /// Declared texts and numbers have names, so that they can be told from those that a program makes.
 const GLOBALS: &str = "\
@@ -143,21 +283,17 @@ fn quoted(name: &str) -> String {
 
 struct Writer {
     declarations: Declarations,
-    /// Types that a line needs and that are written before it.
+    /// The bytes of the tools' types so far.
+    written: usize,
+    /// The types of the tool or function that is being written.
     pending: String,
     /// The pointers and names of recursive types that are being written.
     open: Vec<(String, String)>,
 }
 
 impl Writer {
-    fn put(&mut self, text: &str) {
-        let pending = std::mem::take(&mut self.pending);
-        self.declarations.text.push_str(&pending);
-        self.declarations.text.push_str(text);
-    }
-
     fn is_full(&self) -> bool {
-        self.declarations.text.len() + self.pending.len() > MAX_TEXT
+        self.written + self.pending.len() > MAX_TEXT
     }
 
     /// The name of a new type.
@@ -179,23 +315,27 @@ impl Writer {
         let _ = writeln!(self.pending, "interface {name} {{ {body} }}");
     }
 
-    fn backend(&mut self, one: &CheckedBackend<'_>, learned: &Learned<'_>) -> String {
-        let mut body = String::new();
+    fn backend(&mut self, one: &CheckedBackend<'_>, learned: &Learned<'_>) -> DeclaredBackend {
+        let mut tools = Vec::new();
         let mut keys = Vec::new();
         for &entry in &one.tools {
             let tool = ToolRef { backend: one.backend, entry };
-            let types = format!("({}): Promise<{}>; ", self.argument(tool), self.result(tool, learned));
-            let mut spellings = vec![entry.identifier(), entry.tool().name.as_str()];
+            let signature = format!("({}): Promise<{}>; ", self.argument(tool), self.result(tool, learned));
+            let mut spellings = vec![entry.identifier().to_owned(), entry.tool().name.clone()];
             spellings.dedup();
-            for spelling in spellings {
-                let _ = write!(body, "{}{types}", quoted(spelling));
-            }
+            let types = std::mem::take(&mut self.pending);
+            self.written += types.len() + signature.len();
+            tools.push(DeclaredTool { spellings, types, signature });
             keys.push(entry.identifier().to_owned());
         }
-        if one.may_have_more {
-            body.push_str("[k: string]: any");
+        let identifier = one.backend.identifier();
+        DeclaredBackend {
+            name: self.reserve(identifier, keys, TypeOrigin::Backend),
+            spellings: [identifier.to_owned(), one.backend.name().to_owned()],
+            is_global: one.is_global,
+            may_have_more: one.may_have_more,
+            tools,
         }
-        self.declare(one.backend.identifier(), keys, TypeOrigin::Backend, &body)
     }
 
     fn argument(&mut self, tool: ToolRef<'_>) -> String {
@@ -251,7 +391,7 @@ impl Writer {
         if let (Some(root), Some(schema)) = (tool.tool().output_schema(), result_schema(tool.tool())) {
             let shape = Shaper::new(root, BOUNDS, References::Mark).shape(schema);
             // A schema that says nothing declares nothing.
-            if shape != UNKNOWN {
+            if shape.is_telling() {
                 return self.value(&shape, &shown, TypeOrigin::Result);
             }
         }
@@ -346,22 +486,57 @@ impl Writer {
     }
 
     fn functions(&mut self, functions: &[CheckedFunction<'_>]) {
-        let mut grouped = String::new();
+        let (mut text, mut grouped, mut keys) = (String::new(), String::new(), Vec::new());
         for function in functions {
+            let taken = self.parameters(function);
             let shape = Shaper::new(function.result, BOUNDS, References::Inline).shape(function.result);
             let of = self.value(&shape, &format!("{}()", function.name), TypeOrigin::Result);
-            match function.name.strip_prefix("api.") {
-                Some(rest) => {
-                    let _ = write!(grouped, "{}(...args: any[]): Promise<{of}>; ", quoted(rest));
-                }
-                None => self.put(&format!("declare function {}(...args: any[]): Promise<{of}>;\n", function.name)),
+            text.push_str(&std::mem::take(&mut self.pending));
+            // Each is under `api` too, whatever its name.
+            let local = function.name.strip_prefix("api.").unwrap_or(function.name);
+            if local == function.name {
+                let _ = writeln!(text, "declare function {local}({taken}): Promise<{of}>;");
             }
+            let _ = write!(grouped, "{}({taken}): Promise<{of}>; ", quoted(local));
+            keys.push(local.to_owned());
         }
         if !grouped.is_empty() {
-            self.put(&format!("declare const api: {{ {grouped}[k: string]: any }};\n"));
-        } else {
-            self.put("");
+            let name = self.reserve("api", keys, TypeOrigin::Functions);
+            let _ = writeln!(text, "interface {name} {{ {grouped} }}\ndeclare const api: {name};");
         }
+        self.declarations.functions = text;
+    }
+
+    /// The parameters of a function as TypeScript has them.
+    fn parameters(&mut self, function: &CheckedFunction<'_>) -> String {
+        let count = |kind: ParameterKind| function.parameters.iter().filter(|it| it.kind == kind).count();
+        let is_open = count(ParameterKind::Rest) > 0;
+        self.declarations.callables.push(DeclaredFunction {
+            name: function.name.to_owned(),
+            parameters: function.parameters.iter().map(|one| one.name.to_owned()).collect(),
+            required: count(ParameterKind::Required),
+            most: (!is_open).then_some(function.parameters.len()),
+            checks_arguments: function.checks_arguments,
+        });
+        let mut taken = Vec::new();
+        for (n, one) in function.parameters.iter().enumerate() {
+            let shape = Shaper::new(one.schema, BOUNDS, References::Inline).shape(one.schema);
+            let shown = format!("{}({})", function.name, one.name);
+            let of = match &shape {
+                Type::Object { fields, omitted: 0, .. } if !fields.is_empty() && !self.is_full() => {
+                    let is_closed = one.schema.get("additionalProperties") == Some(&Value::Bool(false))
+                        && one.schema.get("patternProperties").is_none();
+                    self.argument_object(&shown, fields, is_closed)
+                }
+                other => self.argument_type(other, &shown),
+            };
+            taken.push(match one.kind {
+                ParameterKind::Required => format!("a{n}: {of}"),
+                ParameterKind::Optional => format!("a{n}?: {of}"),
+                ParameterKind::Rest => format!("...a{n}: ({of})[]"),
+            });
+        }
+        taken.join(", ")
     }
 }
 
@@ -424,6 +599,11 @@ mod tests {
         Declarations::new(&backends, &[], &|_, _| learned.clone())
     }
 
+    /// The text for a program that mentions everything.
+    fn whole(declarations: &Declarations) -> String {
+        declarations.text_for(&|_| true)
+    }
+
     #[test]
     fn declared_types_have_names_that_are_theirs() {
         let declarations = declared(
@@ -440,12 +620,13 @@ mod tests {
             })],
             None,
         );
-        let text = declarations.text.strip_prefix(GLOBALS).unwrap();
+        let text = whole(&declarations);
+        let text = text.strip_prefix(GLOBALS).unwrap();
         insta::assert_snapshot!(text, @r#"
         interface $tg0 { "id": number; "state"?: string; "any"?: any; [k: string]: any }
         interface $tg1 { "login": $tgs;  }
         interface $tg2 { "title": $tgs; "tags": ($tgs)[]; "author": $tg1; "extra": any; "either": any;  }
-        interface $tg3 { "get_issue"(args: $tg0): Promise<$tg2>; "get-issue"(args: $tg0): Promise<$tg2>;  }
+        interface $tg3 { readonly $tg: "$tg3"; "get_issue"(args: $tg0): Promise<$tg2>; "get-issue"(args: $tg0): Promise<$tg2>;  }
         declare const my_b: $tg3;
         declare const tools: { "my_b": $tg3; "my-b": $tg3; [k: string]: any };
         declare const __backends: { "my_b": $tg3; "my-b": $tg3; [k: string]: any };
@@ -473,7 +654,8 @@ mod tests {
             })],
             None,
         );
-        let text = declarations.text.strip_prefix(GLOBALS).unwrap();
+        let text = whole(&declarations);
+        let text = text.strip_prefix(GLOBALS).unwrap();
         let types: Vec<&str> = text.lines().filter(|line| !line.contains("Promise")).take(5).collect();
         insta::assert_snapshot!(types.join("\n"), @r#"
         interface $tg0 { [k: string]: any }
@@ -487,19 +669,40 @@ mod tests {
     }
 
     #[test]
+    fn a_program_gets_the_tools_that_it_mentions() {
+        let result = json!({ "type": "object", "properties": { "n": { "type": "number" } } });
+        let tool = |name: &str| json!({ "name": name, "outputSchema": result });
+        let declarations = declared(vec![tool("one"), tool("two-parts"), tool("three"), tool("1e3")], None);
+        let text_for = |mentioned: &[&str]| declarations.text_for(&|name| mentioned.contains(&name));
+        let text = text_for(&["three"]);
+        assert!(text.contains("\"three\"(") && !text.contains("\"one\"") && !text.contains("two"), "{text}");
+        // `my_b[1000]` is the tool `1e3`, so to speak; a name that may be a number is declared for all.
+        assert!(text.contains("\"1e3\"("), "{text}");
+        for spelling in ["two_parts", "two-parts"] {
+            let text = text_for(&[spelling]);
+            assert!(text.contains("\"two_parts\"(") && text.contains("\"two-parts\"("), "{text}");
+        }
+        // A name means the same type in every text.
+        let (whole, part) = (whole(&declarations), text_for(&["three"]));
+        assert!(part.lines().filter(|line| line.contains("\"n\"")).all(|line| whole.contains(line)), "{part}");
+        assert!(part.len() < whole.len());
+    }
+
+    #[test]
     fn a_result_schema_that_says_nothing_is_none() {
-        for schema in [json!({}), json!({ "description": "anything" })] {
+        for schema in [json!({}), json!({ "description": "anything" }), json!({ "type": "object" })] {
             let tool = json!({ "name": "list", "outputSchema": schema });
-            let declarations = declared(vec![tool], Some(r#"[{"id":1}]"#));
-            assert!(declarations.text.contains("Promise<($tg1)[]>"), "{}", declarations.text);
+            let text = whole(&declared(vec![tool], Some(r#"[{"id":1}]"#)));
+            assert!(text.contains("Promise<($tg1)[]>"), "{text}");
         }
     }
 
     #[test]
     fn learned_types_say_nothing_of_single_values() {
         let declarations = declared(vec![json!({ "name": "list" })], Some(r#"[{"id":1,"name":"a"}]"#));
-        assert!(declarations.text.contains(r#"interface $tg1 { "id": any; "name": any;  }"#), "{}", declarations.text);
-        assert!(declarations.text.contains("Promise<($tg1)[]>"), "{}", declarations.text);
+        let text = whole(&declarations);
+        assert!(text.contains(r#"interface $tg1 { "id": any; "name": any;  }"#), "{text}");
+        assert!(text.contains("Promise<($tg1)[]>"), "{text}");
         assert_eq!(declarations.get("$tg1").unwrap().origin, TypeOrigin::Learned);
     }
 
@@ -515,10 +718,11 @@ mod tests {
             })],
             None,
         );
+        let text = whole(&declarations);
         let allocator = oxc::allocator::Allocator::default();
-        let parsed = oxc::parser::Parser::new(&allocator, &declarations.text, oxc::span::SourceType::d_ts()).parse();
-        assert!(!parsed.panicked && parsed.diagnostics.is_empty(), "{}", declarations.text);
+        let parsed = oxc::parser::Parser::new(&allocator, &text, oxc::span::SourceType::d_ts()).parse();
+        assert!(!parsed.panicked && parsed.diagnostics.is_empty(), "{text}");
         let constants = parsed.program.body.iter().filter(|it| it.is_declaration()).count();
-        assert_eq!(constants, declarations.text.lines().count(), "one declaration a line");
+        assert_eq!(constants, text.lines().count(), "one declaration a line");
     }
 }

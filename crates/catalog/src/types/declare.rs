@@ -104,20 +104,19 @@ fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &
         write_pending(named, root, types);
         shape
     });
-    let output = output.filter(|shape| *shape != UNKNOWN);
     line(out, 1);
     doc(out, &documentation(tool), 1);
     out.push_str(&format!("{}({}", tool.entry.identifier(), parameter_name(&argument_shape)));
     print(out, &argument(argument_shape), Layout::Block(1));
     out.push_str("): Promise<");
     let learned = learned.get(tool.backend.name(), &tool.tool().name).filter(|learned| learned.results() > 0);
-    match (output, learned) {
-        (Some(output), _) => {
+    match (output.filter(|shape| *shape != UNKNOWN), learned) {
+        (Some(output), learned) if learned.is_none() || output.is_telling() => {
             print(out, &output, Layout::Block(1));
             out.push_str(">;");
         }
-        (None, Some(learned)) => out.push_str(&format!("{}>; {}", learned.typescript(), learned.remark())),
-        (None, None) => out.push_str("any>;"),
+        (_, Some(learned)) => out.push_str(&format!("{}>; {}", learned.typescript(), learned.remark())),
+        (_, None) => out.push_str("any>;"),
     }
 }
 

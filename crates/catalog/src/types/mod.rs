@@ -25,16 +25,30 @@ pub use signature::signature;
 use serde_json::Value;
 
 use super::Tool;
+use shape::{Bounds, References, Shaper};
 
 pub(super) use signature::{brief_types, expected};
+
+/// What is said beside a tool whose results do not always fit what it declares.
+pub const BREAKS_ITS_SCHEMA: &str = "its results do not always fit its output schema";
 
 /// The schema of the value that a program receives.
 ///
 /// FastMCP servers wrap a plain result into `{"result": …}` and mark the schema; programs receive the unwrapped value.
-pub(super) fn result_schema(tool: &Tool) -> Option<&Value> {
+pub fn result_schema(tool: &Tool) -> Option<&Value> {
     let schema = tool.output_schema()?;
     let wrapped = schema.get("x-fastmcp-wrap-result").and_then(Value::as_bool) == Some(true);
     if wrapped { schema.pointer("/properties/result") } else { Some(schema) }
+}
+
+/// Bounds of a look at whether a schema says anything.
+const GLANCE: Bounds = Bounds { depth: 12, nodes: 100, fields: 20, literals: 4 };
+
+/// Whether a tool says which value a program receives. `{}` and `{"type": "object"}` name no key and no kind of value, so
+/// results of such a tool are learned as those of one without a schema.
+pub fn declares_result(tool: &Tool) -> bool {
+    let (Some(root), Some(schema)) = (tool.output_schema(), result_schema(tool)) else { return false };
+    Shaper::new(root, GLANCE, References::Inline).shape(schema).is_telling()
 }
 
 #[cfg(test)]

@@ -12,7 +12,12 @@ pub(crate) fn pointer(reference: &str) -> Option<String> {
 
 /// The target of `schema`'s `$ref` within `root`, with its pointer.
 pub(crate) fn target<'a>(root: &'a Value, schema: &Value) -> Option<(String, &'a Value)> {
-    let pointer = pointer(schema.get("$ref")?.as_str()?)?;
+    resolve(root, schema.get("$ref")?.as_str()?)
+}
+
+/// The target of a reference within `root`, with its pointer.
+pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<(String, &'a Value)> {
+    let pointer = pointer(reference)?;
     let target = root.pointer(&pointer)?;
     Some((pointer, target))
 }

@@ -59,6 +59,16 @@ pub(super) struct Notes {
     pub(super) constraints: Vec<String>,
 }
 
+impl Type {
+    /// Whether it says more than that there is a value, or an object.
+    pub(super) fn is_telling(&self) -> bool {
+        match self {
+            Self::Object { fields, omitted: 0, index: Some(index) } => !fields.is_empty() || index.is_telling(),
+            other => *other != UNKNOWN,
+        }
+    }
+}
+
 pub(super) const UNKNOWN: Type = Type::Word("unknown");
 const NULL: Type = Type::Word("null");
 

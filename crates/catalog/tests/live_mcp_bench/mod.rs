@@ -25,6 +25,18 @@ struct Described {
 
 /// The catalog of all its servers, and its queries with the names of the tools that are right.
 pub(crate) fn read() -> (Catalog, Vec<(String, Vec<String>)>) {
+    let (listings, queries) = listings();
+    (Catalog::new(listings), queries)
+}
+
+/// The catalog of all its servers and of one more.
+pub(crate) fn with(server: Listing) -> Catalog {
+    let (mut listings, _) = listings();
+    listings.push(server);
+    Catalog::new(listings)
+}
+
+fn listings() -> (Vec<Listing>, Vec<(String, Vec<String>)>) {
     let file: File = serde_json::from_str(include_str!("../fixtures/livemcpbench.json")).unwrap();
     let mut servers: BTreeMap<String, Vec<Tool>> = BTreeMap::new();
     for Described { server, name, description, schema } in file.tools {
@@ -32,5 +44,5 @@ pub(crate) fn read() -> (Catalog, Vec<(String, Vec<String>)>) {
         servers.entry(server).or_default().extend(Tool::from_raw(tool));
     }
     let listing = |(name, tools)| Listing { name, state: BackendState::Ready, tools, tags: Vec::new() };
-    (Catalog::new(servers.into_iter().map(listing).collect()), file.queries)
+    (servers.into_iter().map(listing).collect(), file.queries)
 }

@@ -54,9 +54,9 @@ pub(crate) struct ChaosArgs {
     /// With --durable: how many gateways share the store
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) replicas: u16,
-    /// With --durable: where runs are kept, as postgres://…; otherwise in an SQLite file
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
+    /// With --durable: where runs are kept, as postgres://…, or sqlite for a file; each of several in turn
+    #[arg(long, value_name = "STORE", value_parser = chaos_store)]
+    pub(crate) store: Vec<ChaosStore>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -71,4 +71,25 @@ Examples:
   toolgate chaos --duration 10m --seed 7
   toolgate chaos --soak 500000        half a million programs through one gateway: is its memory flat?
   toolgate chaos --durable 10000      durable runs while gateways and workers are killed: is an effect lost or doubled?
+  toolgate chaos --durable 10000 --connections 32 --store sqlite --store postgres://toolgate@localhost/runs
   toolgate chaos --durable 2000 --replicas 3 --store postgres://toolgate@localhost/runs";
+
+/// Where the durable runs of a test are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum ChaosStore {
+    /// In an SQLite file.
+    #[default]
+    Sqlite,
+    /// In this PostgreSQL database.
+    Postgres(String),
+}
+
+fn chaos_store(text: &str) -> Result<ChaosStore, String> {
+    match text {
+        "sqlite" => Ok(ChaosStore::Sqlite),
+        url if ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) => {
+            Ok(ChaosStore::Postgres(url.to_owned()))
+        }
+        _ => Err("use sqlite, or the URL of a database such as postgres://toolgate@localhost/runs".to_owned()),
+    }
+}

@@ -17,9 +17,8 @@ use crate::units::{duration, size};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("toolset").args(["tools", "config", "demo", "no_servers"])))]
 pub(crate) struct RunArgs {
-    /// The program, or - for standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Source,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
     /// The kind of run: its globals and default limits
@@ -58,8 +57,30 @@ pub(crate) struct RunArgs {
     pub(crate) output: Output,
 }
 
+/// Where the program of `run` and `check` comes from.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// The program, or - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "eval")]
+    file: Option<Source>,
+    /// The program itself, instead of a file
+    #[arg(short, long, value_name = "CODE", conflicts_with = "file", allow_hyphen_values = true)]
+    eval: Option<String>,
+}
+
+impl ProgramArgs {
+    /// The text of the command line, or the file. The parser asks for one of the two.
+    pub(crate) fn source(&self) -> Source {
+        match &self.eval {
+            Some(code) => Source::CommandLine(code.clone()),
+            None => self.file.clone().unwrap_or(Source::Stdin),
+        }
+    }
+}
+
 pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
+  toolgate run -e 'return 6 * 7'
   toolgate run script.ts --timeout 2s --memory 64MB
   toolgate run script.ts --context order.json --seed 7
   toolgate run examples/tour.ts --demo                 over the demo server, a real process
@@ -88,31 +109,10 @@ pub(crate) struct ReplayArgs {
     /// Fail unless the report equals the recorded one, byte for byte; what is measured is the record's
     #[arg(long)]
     pub(crate) assert: bool,
-    /// What keeps the program from the rest of the machine
-    #[arg(long, value_enum)]
-    isolation: Option<Isolation>,
-    /// The interpreter; that of the record when absent
-    #[arg(long, value_enum)]
-    engine: Option<Interpreter>,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-impl ReplayArgs {
-    /// The interpreter asked for.
-    pub(crate) fn engine(&self) -> Option<EngineChoice> {
-        self.engine.map(EngineChoice::from)
-    }
-
-    /// The isolation asked for, or the platform's default.
-    pub(crate) fn isolation(&self) -> IsolationMode {
-        self.isolation_if_asked().unwrap_or_default()
-    }
-
-    /// The isolation asked for.
-    pub(crate) fn isolation_if_asked(&self) -> Option<IsolationMode> {
-        self.isolation.map(IsolationMode::from)
-    }
 }
 
 /// Which calls that were not recorded are made.
@@ -158,9 +158,8 @@ Examples:
 /// See `Command::Check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The program, or - for standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: Source,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
     /// Tools that the program can call, as for `run`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "demo"])]
     pub(crate) tools: Option<Source>,
@@ -230,12 +229,8 @@ pub(crate) struct Bounds {
     /// Memory of everything the program allocates, such as 64MB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<u64>,
-    /// What keeps the program from the rest of the machine
-    #[arg(long, value_enum)]
-    isolation: Option<Isolation>,
-    /// The interpreter; V8 needs a deno
-    #[arg(long, value_enum)]
-    engine: Option<Interpreter>,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Bounds {
@@ -243,7 +238,20 @@ impl Bounds {
     pub(crate) fn limits(&self) -> LimitRequest {
         LimitRequest { wall: self.timeout, memory: self.memory, ..LimitRequest::default() }
     }
+}
 
+/// Flags that say what runs a program, and where.
+#[derive(Debug, Args)]
+pub(crate) struct Sandbox {
+    /// What keeps the program from the rest of the machine
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+    /// The interpreter; V8 needs a deno. A replay takes that of its record when absent
+    #[arg(long, value_enum)]
+    engine: Option<Interpreter>,
+}
+
+impl Sandbox {
     /// The interpreter asked for.
     pub(crate) fn engine(&self) -> Option<EngineChoice> {
         self.engine.map(EngineChoice::from)

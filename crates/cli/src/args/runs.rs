@@ -143,7 +143,7 @@ pub(crate) struct ApproveArgs {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Approve later calls of the tool too: those of this run, or always those with the same arguments
+    /// Approve later calls of the tool too: those of this run, of this session, or always those with the same arguments
     #[arg(long, value_enum, default_value_t = RememberFor::Once, conflicts_with = "answer")]
     pub(crate) remember: RememberFor,
     /// With `--remember always`: approve calls of which this condition over `args` holds, instead of the same arguments
@@ -160,6 +160,8 @@ pub(crate) enum RememberFor {
     Once,
     /// The other calls of the tool in this run
     Run,
+    /// Later calls of the caller, until the gateway that goes on with the run ends
+    Session,
     /// Later calls of the caller, until `toolgate policy revoke`
     Always,
 }

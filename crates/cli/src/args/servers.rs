@@ -12,7 +12,7 @@ use super::programs::Interpreter;
 use crate::log::LogFormat;
 
 /// Which servers are meant.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Servers {
     /// The configuration file; otherwise ./toolgate.* or the one in ~/.config/toolgate
     #[arg(long, value_name = "FILE")]
@@ -217,16 +217,16 @@ pub(crate) struct AddArgs {
     /// A credential of an HTTP API, as SCHEME=VALUE; ${NAME} takes it from the environment later
     #[arg(long, value_name = "SCHEME=VALUE", requires = "openapi")]
     pub(crate) auth: Vec<String>,
-    /// The id of a client that you registered at the server's authorization server
-    #[arg(long, value_name = "ID", requires = "url")]
+    /// The id of a client that you registered at the authorization server of a server or, with --openapi, of an API
+    #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
     /// The secret of that client; ${keyring:NAME} takes it from `toolgate secret` later
     #[arg(long, value_name = "SECRET", requires = "client_id")]
     pub(crate) client_secret: Option<String>,
     /// An OAuth scope to ask for at a login; can be given several times
-    #[arg(long, value_name = "SCOPE", requires = "url")]
+    #[arg(long, value_name = "SCOPE")]
     pub(crate) login_scope: Vec<String>,
-    /// Do not connect to find out whether a login is needed
+    /// Do not connect: neither to find out whether a login is needed, nor to read the document of an HTTP API
     #[arg(long)]
     pub(crate) offline: bool,
     /// stdio or http, as other clients' commands have it; otherwise by what is given

@@ -1,13 +1,13 @@
 //! `toolgate chaos`: kills parts of a gateway under load, or soaks one.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::Path;
 
 use indicatif::ProgressBar;
-use toolgate_chaos::{DurableOptions, Options, SoakLine, Summary};
+use toolgate_chaos::{DurableOptions, DurableSummary, Options, SoakLine, Summary};
 
 use super::Exit;
-use crate::args::bench::ChaosArgs;
+use crate::args::bench::{ChaosArgs, ChaosStore};
 use crate::print::{Style, error, escape, out};
 
 pub(crate) fn chaos(args: &ChaosArgs) -> anyhow::Result<Exit> {
@@ -24,7 +24,7 @@ pub(crate) fn chaos(args: &ChaosArgs) -> anyhow::Result<Exit> {
     }
     let seed = args.seed.map_or_else(toolgate_chaos::random_seed, Ok)?;
     if let Some(runs) = args.durable {
-        return durable(program, runs, seed, args);
+        return durable(&program, runs, seed, args);
     }
     let options = Options { program, duration: args.duration, connections: usize::from(args.connections), seed };
     let progress = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
@@ -73,48 +73,65 @@ fn text(summary: &Summary) -> String {
     )
 }
 
-fn durable(program: PathBuf, runs: u64, seed: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {
-    let options = DurableOptions {
-        program,
-        runs,
-        replicas: usize::from(args.replicas),
-        store: args.store.clone(),
-        connections: usize::from(args.connections),
-        seed,
-    };
-    let summary = toolgate_chaos::durable(&options)?;
-    if args.json {
-        out(serde_json::to_string(&summary)?)?;
-    } else {
-        let killed: Vec<String> = summary.killed.iter().map(|(name, count)| format!("{count} {name}")).collect();
-        out(format_args!(
-            "killed        {}\n\
-             runs          {} ended, {} of them right, {} with a call that is labelled unknown\n\
-             decisions     {}\n\
-             effects       {}\n\
-             lost          {}\n\
-             doubled       {}\n\
-             wrong         {}\n\
-             seed          {}",
-            if killed.is_empty() { "none".to_owned() } else { killed.join(", ") },
-            summary.runs,
-            summary.right,
-            summary.unknown,
-            summary.decisions,
-            summary.effects,
-            summary.lost,
-            summary.doubled,
-            summary.wrong,
-            summary.seed,
-        ))?;
+/// Runs the programs once for each store.
+fn durable(program: &Path, runs: u64, seed: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {
+    let stores = if args.store.is_empty() { vec![ChaosStore::default()] } else { args.store.clone() };
+    let mut holds = true;
+    for store in stores {
+        let options = DurableOptions {
+            program: program.to_owned(),
+            runs,
+            replicas: usize::from(args.replicas),
+            store: match store {
+                ChaosStore::Sqlite => None,
+                ChaosStore::Postgres(url) => Some(url),
+            },
+            connections: usize::from(args.connections),
+            seed,
+        };
+        let summary = toolgate_chaos::durable(&options)?;
+        if args.json {
+            out(serde_json::to_string(&summary)?)?;
+        } else {
+            out(durable_text(&summary))?;
+        }
+        for mistake in &summary.mistakes {
+            error(&escape::line(mistake));
+        }
+        holds &= summary.holds();
     }
-    for mistake in &summary.mistakes {
-        error(&escape::line(mistake));
-    }
-    Ok(if summary.holds() { Exit::Done } else { Exit::Failed })
+    Ok(if holds { Exit::Done } else { Exit::Failed })
 }
 
-fn soak(program: &std::path::Path, runs: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {
+fn durable_text(summary: &DurableSummary) -> String {
+    let killed: Vec<String> = summary.killed.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    format!(
+        "store         {} (gateways: {})\n\
+         killed        {}\n\
+         runs          {} ended in {:.0} s, {} of them right, {} with a call that is labelled unknown\n\
+         decisions     {}\n\
+         effects       {}\n\
+         lost          {}\n\
+         doubled       {}\n\
+         wrong         {}\n\
+         seed          {}",
+        summary.store,
+        summary.gateways,
+        if killed.is_empty() { "none".to_owned() } else { killed.join(", ") },
+        summary.runs,
+        summary.seconds,
+        summary.right,
+        summary.unknown,
+        summary.decisions,
+        summary.effects,
+        summary.lost,
+        summary.doubled,
+        summary.wrong,
+        summary.seed,
+    )
+}
+
+fn soak(program: &Path, runs: u64, args: &ChaosArgs) -> anyhow::Result<Exit> {
     if !args.json {
         let heading = format!("{:>10} {:>10} {:>6} {:>9} {:>9}", "runs", "memory MB", "files", "p50 ms", "p99 ms");
         out(Style::stdout().strong(heading))?;

@@ -2,17 +2,18 @@
 
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 use toolgate_config::checked::TypeScript;
 use toolgate_engine::{EngineWithRuntime, IsolationMode};
-use toolgate_gateway::run::{FixedEnvironment, Readiness, RunRequest, Runner};
 use toolgate_gateway::runtime::program_types;
 use toolgate_plan::{Arguments, Finding, FindingCode, PlannedCall, Position, Preflight};
+use toolgate_run::{
+    FixedEnvironment, ProgramCheck, Readiness, RunRequest, Runner, TYPE_CHECK_TIMEOUT, TypesNotChecked,
+};
 use toolgate_wire::{Failure, Profile};
 
-use super::Exit;
 use super::servers::{Opened, spinner};
+use super::{Exit, program_config};
 use crate::args::programs::CheckArgs;
 use crate::print::report::Origin;
 use crate::print::{Style, escape, excerpt, note, out};
@@ -20,17 +21,22 @@ use crate::runner::for_one_run;
 use crate::tools;
 use toolgate_wire::foreign_text::clipped;
 
-/// How long a check waits for the type checker, which it starts.
-const TYPE_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Characters of a call's arguments that are listed.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
-    let code = args.file.code()?;
+    let program = args.program.source();
+    let code = program.code()?;
     let request = RunRequest::new(Profile::Chain, code.clone());
-    let origin = Origin { name: args.file.to_string(), code };
-    let checked = if args.servers.are_named() { over_servers(args, &request)? } else { over_script(args, &request)? };
+    let origin = Origin { name: program.to_string(), code };
+    let config = match &args.tools {
+        Some(_) => None,
+        None => program_config::for_program(&args.servers, &request.text)?,
+    };
+    let checked = match config {
+        Some(found) => over_servers(found.config, &request)?,
+        None => over_script(args, &request)?,
+    };
     if args.json {
         out(escape::json(&checked.to_json().to_string()))?;
     } else {
@@ -50,8 +56,8 @@ fn over_script(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checked
 }
 
 /// Against the tools of a configuration's servers, as the cache or the servers that the program names have them.
-fn over_servers(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checked> {
-    Opened::with_isolation(&args.servers, Some(IsolationMode::Thread))?.within(async |gateway| {
+fn over_servers(config: toolgate_config::Checked, request: &RunRequest) -> anyhow::Result<Checked> {
+    Opened::for_one_run(config, Some(IsolationMode::Thread))?.within(async |gateway| {
         let within = gateway.config().settings.limits.start_timeout;
         let spinner = spinner("waiting for the tools that the program names");
         gateway.wait_for_named(&request.text, &request.caller, Readiness::Known, within).await;
@@ -67,14 +73,15 @@ fn over_servers(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checke
 }
 
 /// Whether a tool may be one that the cache does not know yet.
-fn is_left_open(found: &Preflight) -> bool {
-    found.warnings.iter().any(|finding| finding.code == FindingCode::NotReady)
+fn is_left_open(found: &ProgramCheck) -> bool {
+    found.preflight.warnings.iter().any(|finding| finding.code == FindingCode::NotReady)
 }
 
 struct Checked {
     calls: Vec<PlannedCall>,
     errors: Vec<Problem>,
     warnings: Vec<Problem>,
+    not_checked: Option<TypesNotChecked>,
 }
 
 struct Problem {
@@ -84,19 +91,16 @@ struct Problem {
     suggestion: Option<String>,
 }
 
-impl From<Result<Preflight, Failure>> for Checked {
-    fn from(checked: Result<Preflight, Failure>) -> Self {
+impl From<Result<ProgramCheck, Failure>> for Checked {
+    fn from(checked: Result<ProgramCheck, Failure>) -> Self {
         let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect();
         match checked {
-            Ok(Preflight { calls, errors, mut warnings }) => {
-                // What names say may be wrong, types say is: once is enough.
-                let is_told = |finding: &Finding| {
-                    errors.iter().any(|error| error.code == finding.code && error.position == finding.position)
-                };
-                warnings.retain(|finding| !is_told(finding));
-                Checked { calls, errors: problems(errors), warnings: problems(warnings) }
+            Ok(ProgramCheck { preflight: Preflight { calls, errors, warnings }, not_checked }) => {
+                Checked { calls, errors: problems(errors), warnings: problems(warnings), not_checked }
             }
-            Err(failure) => Checked { calls: Vec::new(), errors: vec![failure.into()], warnings: Vec::new() },
+            Err(failure) => {
+                Checked { calls: Vec::new(), errors: vec![failure.into()], warnings: Vec::new(), not_checked: None }
+            }
         }
     }
 }
@@ -126,6 +130,9 @@ impl Checked {
         for problem in &self.errors {
             note(problem.text(&style.bad(format_args!("error[{}]:", problem.code)), origin, style));
         }
+        if let Some(why) = &self.not_checked {
+            note(format_args!("the types of the program were not checked: {why}"));
+        }
         Ok(())
     }
 
@@ -136,6 +143,8 @@ impl Checked {
             "calls": self.calls.iter().map(call_json).collect::<Vec<_>>(),
             "errors": list(&self.errors),
             "warnings": list(&self.warnings),
+            "typesChecked": self.not_checked.is_none(),
+            "typesNotChecked": self.not_checked.map(|why| why.to_string()),
         })
     }
 }
@@ -165,13 +174,13 @@ impl Problem {
 fn listed(call: &PlannedCall) -> String {
     let place = call.position.map(|at| format!("{}:{} ", at.line, at.column)).unwrap_or_default();
     let arguments: String = match &call.arguments {
-        Arguments::Known(value) => clipped(&value.to_string(), SHOWN).into_owned(),
+        Arguments::Known(value) => clipped(&value.to_string(), MAX_SHOWN).into_owned(),
         Arguments::Partial { literals, dynamic, open } => {
             let known = literals.iter().map(|(key, value)| format!("{key}: {value}"));
             let unknown = dynamic.iter().map(|key| format!("{key}: …"));
             let more = open.then(|| "…".to_owned());
             let text = format!("{{ {} }}", known.chain(unknown).chain(more).collect::<Vec<_>>().join(", "));
-            clipped(&text, SHOWN).into_owned()
+            clipped(&text, MAX_SHOWN).into_owned()
         }
         Arguments::Unknown => "…".to_owned(),
     };

@@ -5,11 +5,12 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
+use toolgate_journal::unix_ms;
 use toolgate_mcp::server::{
     ChangeNotice, Fault, Identity, RequestScope, Service, ServiceFuture, TASKS_EXTENSION, ToolCall, ready, serve_stdio,
 };
@@ -130,11 +131,6 @@ fn verdict(answer: &Value, after_ms: u64) -> String {
             "The form was dismissed after {after_ms} ms: that is no answer, and approvals are decided elsewhere."
         ),
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

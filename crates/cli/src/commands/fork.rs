@@ -4,8 +4,8 @@
 //! with the same store goes on with it if this process dies.
 
 use anyhow::Context;
-use toolgate_gateway::run::durable::{DurableError, DurableRuns, ForkedRun};
-use toolgate_gateway::run::{PausedRun, RunReport};
+use toolgate_run::durable::{DurableError, DurableRuns, ForkedRun};
+use toolgate_run::{PausedRun, RunReport};
 
 use super::runs::{RunStore, find, line_of};
 use super::servers::Opened;

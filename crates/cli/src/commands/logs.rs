@@ -15,7 +15,7 @@ use crate::log::{archive_of, log_file};
 use crate::print::{Style, escape, note, out};
 
 /// How often a followed file is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The longest line that is read.
 const MAX_LINE: u64 = 64 * 1024;
 
@@ -45,7 +45,7 @@ pub(crate) fn logs(args: &LogsArgs) -> anyhow::Result<Exit> {
     }
     // Until Ctrl-C, or until standard output is closed.
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         // A file that is shorter than before is a new one.
         let length = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
         let from = if length < at { 0 } else { at };

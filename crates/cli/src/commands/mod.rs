@@ -12,6 +12,7 @@ pub(crate) mod logins;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod policy;
+pub(crate) mod program_config;
 pub(crate) mod replay;
 pub(crate) mod result;
 pub(crate) mod run;

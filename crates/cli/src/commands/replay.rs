@@ -8,16 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use toolgate_config::Checked;
 use toolgate_engine::transcript::{AfterReplay, Replay};
-use toolgate_gateway::run::{
-    Door, Readiness, RecordedRun, ReplayHost, RunReport, RunRequest, execution_id, replay_engine, replay_request,
-};
+use toolgate_gateway::runtime::secret_values;
 use toolgate_journal::edited::RecordedHost;
 use toolgate_journal::recording::{MemoryRecorder, Record, RunFacts};
 use toolgate_journal::redact::Redaction;
 use toolgate_journal::replay::{Replayable, offline};
 use toolgate_journal::{cassette, report};
 use toolgate_plan::Form;
+use toolgate_run::{
+    Door, Readiness, RecordedRun, ReplayHost, RunReport, RunRequest, execution_id, replay_engine, replay_request,
+};
 use toolgate_wire::{Code, LimitRequest, Profile};
 
 use super::servers::{Opened, spinner};
@@ -48,8 +50,8 @@ impl Recording {
         RunRequest { id: Some(self.id.clone()), recorder: Some(self.recorder.clone()), ..request }
     }
 
-    /// Writes the cassette of the run that has ended.
-    pub(crate) fn save(self, run: &mut RunReport, path: &Path) -> anyhow::Result<()> {
+    /// Writes the cassette of the run that has ended, with stand-ins for secrets, among them those of its configuration.
+    pub(crate) fn save(self, run: &mut RunReport, path: &Path, config: Option<&Checked>) -> anyhow::Result<()> {
         run.report.warnings.extend(self.recorder.remark());
         let mut record = self.recorder.finish(&serde_json::to_string(run)?);
         let style = Style::stderr();
@@ -57,7 +59,7 @@ impl Recording {
             note(format_args!("{} nothing was recorded: no program was started", style.warn("warning:")));
             return Ok(());
         }
-        let secrets = Redaction::new(Vec::new()).apply(&mut record)?;
+        let secrets = Redaction::new(config.map(secret_values).unwrap_or_default()).apply(&mut record)?;
         // What a program got and said is for its user, secrets or not.
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.with_context(|| format!("cannot write {}", escape::text(&path.to_string_lossy())))?;
@@ -88,7 +90,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<Exit> {
 fn again(args: &ReplayArgs, record: &Record, replayable: Replayable, name: String) -> anyhow::Result<Exit> {
     let recorded = record.report().unwrap_or_default().to_owned();
     let origin = Origin { name, code: replayable.code.clone() };
-    let (engine, lines) = replay_engine(args.engine(), &recorded);
+    let (engine, lines) = replay_engine(args.sandbox.engine(), &recorded);
     let replay = Replay { lines, ..replayable.replay };
     let recorded_run = RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools };
     let request = request(replayable.header.profile, replayable.limits, &origin.code, recorded_run);
@@ -119,7 +121,7 @@ fn edit(args: &ReplayArgs, record: &Record, replayable: Replayable, origin: Orig
         Profile::Compute => Form::Compute,
         Profile::Chain | Profile::Snippet => Form::Script,
     };
-    let (engine, _) = replay_engine(args.engine(), record.report().unwrap_or_default());
+    let (engine, _) = replay_engine(args.sandbox.engine(), record.report().unwrap_or_default());
     let mut replay = Replay { steps: Vec::new(), then: AfterReplay::GoOn(Default::default()), ..replayable.replay };
     // A text that is no program is refused by the run itself, with its place.
     if let Ok(program) = toolgate_plan::compile(&origin.code, form) {
@@ -151,12 +153,12 @@ pub(super) fn request(profile: Profile, limits: LimitRequest, code: &str, record
 
 /// Runs it without tools, with its console on standard error.
 fn carry_out(args: &ReplayArgs, request: RunRequest) -> anyhow::Result<RunReport> {
-    with_console(args, request, |request| Ok(run_once(args.isolation(), tools::bridge(None)?, request)))
+    with_console(args, request, |request| Ok(run_once(args.sandbox.isolation(), tools::bridge(None)?, request)))
 }
 
 /// Runs it over the servers of a configuration, with its console on standard error.
 fn over_servers(args: &ReplayArgs, request: RunRequest) -> anyhow::Result<RunReport> {
-    let opened = Opened::with_isolation(&args.servers, args.isolation_if_asked())?;
+    let opened = Opened::with_isolation(&args.servers, args.sandbox.isolation_if_asked())?;
     with_console(args, request, |mut request| {
         opened.within(async |gateway| {
             let spinner = spinner("starting the servers that the program names");

@@ -5,43 +5,46 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use toolgate_config::{Env, edit, lookup};
-use toolgate_gateway::run::{Door, Readiness, RunReport, RunRequest};
-use toolgate_gateway::stage::Staging;
 use toolgate_output::OutputSettings;
+use toolgate_run::stage::Staging;
+use toolgate_run::{Door, RunReport, RunRequest};
 use toolgate_wire::{Profile, Report};
 
+use super::program_config::{self, ProgramConfig, ServerUse};
 use super::replay::Recording;
-use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
 use crate::args::programs::RunArgs;
 use crate::input::Source;
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
 use crate::print::{Style, error, escape, ledger, note, out, review};
-use crate::runner::{memory_of, run_once, run_until_signal, text};
+use crate::runner::{memory_of, run_configured, run_once, text};
 use crate::tools;
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
-    if args.file == Source::Stdin && args.context == Some(Source::Stdin) {
+    let program = args.program.source();
+    if program == Source::Stdin && args.context == Some(Source::Stdin) {
         return Err(Usage("only one of FILE and --context can be standard input".into()).into());
     }
     let profile = Profile::from(args.profile);
     let limits = args.bounds.limits();
     let room = memory_of(&limits, profile)?;
-    let code = args.file.code()?;
+    let code = program.code()?;
     let context = args.context.as_ref().map(|source| source.data(room)).transpose()?;
 
-    let over_servers_too = uses_servers(&args, &code)?;
+    let config = configuration_of(&args, &code)?;
+    let over_servers = config.as_ref().is_some_and(|it| it.servers == ServerUse::Started);
     let console = (!args.output.json).then(Console::start).transpose()?;
     let recording = args.record.as_ref().map(|_| Recording::of(profile, &code));
-    let mut run = match text(context) {
+    // The run takes its configuration; what of it is secret is looked up after the run, which may log in.
+    let recorded_config = recording.as_ref().and(config.as_ref()).map(|it| it.config.clone());
+    let (mut run, settings) = match text(context) {
         Ok(data) => {
             let request = RunRequest {
                 data,
                 limits,
                 seed: args.seed,
-                engine: args.bounds.engine(),
+                engine: args.bounds.sandbox.engine(),
                 observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
                 door: Door::CommandLine,
                 staging: if args.dry_run { Staging::Wanted } else { Staging::No },
@@ -51,15 +54,18 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
                 Some(recording) => recording.recorded(request),
                 None => request,
             };
-            if over_servers_too { over_servers(&args, request)? } else { over_script(&args, request)? }
+            match config {
+                Some(config) => run_configured(config, args.bounds.sandbox.isolation_if_asked(), request)?,
+                None => over_script(&args, request)?,
+            }
         }
-        Err(refused) => *refused,
+        Err(refused) => (*refused, OutputSettings::default()),
     };
     if let Some(console) = console {
         console.finish();
     }
     if let (Some(recording), Some(path)) = (recording, &args.record) {
-        recording.save(&mut run, path)?;
+        recording.save(&mut run, path, recorded_config.as_ref())?;
     }
     if let Some(lines) = run.review.as_ref().filter(|_| !args.output.json) {
         review::print(lines)?;
@@ -67,8 +73,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Done);
         }
     }
-    let shown = Shown { run, origin: Origin { name: args.file.to_string(), code } };
-    let has_tools = args.tools.is_some() || over_servers_too;
+    let shown = Shown { run, origin: Origin { name: program.to_string(), code } };
+    let has_tools = args.tools.is_some() || over_servers || !shown.run.report.calls.is_empty();
     let in_part = args.max_output.is_some() || args.intent.is_some();
     if args.output.json || !(has_tools || in_part) {
         return shown.print(args.output);
@@ -82,55 +88,30 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
         return shown.print(args.output);
     }
     shown.warn();
-    print(&shown.run.report, &args)?;
+    print(&shown.run.report, &args, settings)?;
     Ok(Exit::Done)
 }
 
-/// Whether the run is over servers: those that were asked for, or those of a configuration that the program names.
-fn uses_servers(args: &RunArgs, code: &str) -> anyhow::Result<bool> {
-    if args.servers.are_named() {
-        return Ok(true);
+/// The configuration of the run; none over the tools of a file, which take its place.
+fn configuration_of(args: &RunArgs, code: &str) -> anyhow::Result<Option<ProgramConfig>> {
+    match (&args.tools, args.no_servers) {
+        (Some(_), _) => Ok(None),
+        (None, true) => program_config::settings_only(&args.servers),
+        (None, false) => program_config::for_program(&args.servers, code),
     }
-    if args.no_servers || args.tools.is_some() {
-        return Ok(false);
-    }
-    // A configuration that cannot be read is no reason not to run a program that needs none.
-    let Ok(Some(found)) = lookup::find(None, &Env::of_process()) else { return Ok(false) };
-    let names = edit::server_names(&found.path).unwrap_or_default();
-    Ok(names.iter().any(|name| mentions(code, name)))
-}
-
-/// Whether a program seems to use a server: by its name, or as the identifier that stands for it.
-fn mentions(code: &str, name: &str) -> bool {
-    let identifier: String = name.chars().map(|c| if c.is_alphanumeric() || c == '$' { c } else { '_' }).collect();
-    !name.is_empty() && (code.contains(name) || code.contains(&identifier))
 }
 
 /// Over the tools of a file; over none without one.
-fn over_script(args: &RunArgs, request: RunRequest) -> anyhow::Result<RunReport> {
+fn over_script(args: &RunArgs, request: RunRequest) -> anyhow::Result<(RunReport, OutputSettings)> {
     let bridge = tools::bridge(args.tools.as_ref())?;
-    Ok(run_once(args.bounds.isolation(), bridge, request))
-}
-
-/// Over the servers of a configuration. The run itself waits for those that the program names.
-fn over_servers(args: &RunArgs, request: RunRequest) -> anyhow::Result<RunReport> {
-    let opened = Opened::with_isolation(&args.servers, args.bounds.isolation_if_asked())?;
-    opened.within(async |gateway| {
-        let spinner = spinner("starting the servers that the program names");
-        // A server may take longer to start than a program to run: that time is not the program's.
-        let within = gateway.config().settings.limits.start_timeout;
-        gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
-        spinner.finish_and_clear();
-        Ok(run_until_signal(gateway.runner(), request).await)
-    })
+    Ok((run_once(args.bounds.sandbox.isolation(), bridge, request), OutputSettings::default()))
 }
 
 /// The text that an agent would get.
-fn print(report: &Report, args: &RunArgs) -> anyhow::Result<()> {
+fn print(report: &Report, args: &RunArgs, configured: OutputSettings) -> anyhow::Result<()> {
     let Ok(value) = report.value() else { return Ok(()) };
-    let default = OutputSettings::default();
-    let max = args.max_output.map_or(default.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
-    let settings = OutputSettings { max_output_size: max, ..default };
+    let max = args.max_output.map_or(configured.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let settings = OutputSettings { max_output_size: max, ..configured };
     let mut keep = |kept: toolgate_output::results::Kept<'_>| match tools::results() {
         Ok(results) => results.try_keep(kept).unwrap_or_else(|fault| {
             error(&format!("the whole result cannot be kept: {fault}"));

@@ -5,18 +5,20 @@
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolgate_bridge::approvals::{Remember, RememberedRules};
 use toolgate_config::Checked;
-use toolgate_gateway::approvals::{Remember, RememberedRules};
-use toolgate_gateway::run::durable::{CallDecision, DecisionKind, PendingView, events_of, journal_of, undecided};
+use toolgate_gateway::runtime::{cached_catalog, secret_values};
 use toolgate_journal::durable::{Decision, Journal};
 use toolgate_journal::redact::Redaction;
 use toolgate_journal::store::{Find, Prune, RunRow, RunStatus};
+use toolgate_journal::unix_ms;
 use toolgate_journal::{cassette, page};
+use toolgate_run::durable::{About, CallDecision, DecisionKind, PendingView, events_of, journal_of, undecided};
 use toolgate_wire::CallId;
 
 use super::servers::{configuration, table};
@@ -42,7 +44,11 @@ pub(crate) fn runs(command: &RunsCommand) -> anyhow::Result<Exit> {
         RunsCommand::Events(args) => with_store(&args.store.servers, async |store| events(args, store).await),
         RunsCommand::Abort(args) => with_store(&args.store.servers, async |store| abort(args, store).await),
         RunsCommand::Prune(args) => with_store(&args.store.servers, async |store| prune(args, store).await),
-        RunsCommand::Export(args) => with_store(&args.servers, async |store| export(args, store).await),
+        RunsCommand::Export(args) => {
+            let config = configuration(&args.servers)?;
+            let secrets = secret_values(&config);
+            with_store_of(&config, async |store| export(args, store, secrets).await)
+        }
     }
 }
 
@@ -184,10 +190,11 @@ async fn prune(args: &PruneArgs, store: &RunStore) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn export(args: &ExportArgs, store: &RunStore) -> anyhow::Result<Exit> {
+/// Writes a run with stand-ins for secrets, among them these.
+async fn export(args: &ExportArgs, store: &RunStore, secrets: Vec<String>) -> anyhow::Result<Exit> {
     let row = find(store, &args.run).await?;
     let mut record = store.journal.load(&row.run).await?;
-    let secrets = Redaction::new(Vec::new()).apply(&mut record)?;
+    let secrets = Redaction::new(secrets).apply(&mut record)?;
     let mut bytes = Vec::new();
     if args.html {
         bytes.extend_from_slice(page::page(&record).as_bytes());
@@ -268,7 +275,35 @@ pub(super) fn line_of(run: &str, call: &PendingView) -> String {
     let name = call.backend.as_ref().map_or_else(|| call.tool.clone(), |backend| format!("{backend}.{}", call.tool));
     let head = style.strong(format_args!("{} {} {}", escape::line(run), call.call_id, escape::line(&name)));
     let reason = style.faint(escape::line(&call.reason));
-    format!("{head}  {reason}\n  {}", escape::json(call.arguments.0.get()))
+    let details: String = details_of(call, unix_ms()).iter().map(|it| format!("\n  {}", escape::line(it))).collect();
+    format!("{head}  {reason}\n  {}{details}", escape::json(call.arguments.0.get()))
+}
+
+/// What else a person should know about a call that waits, a line each.
+fn details_of(call: &PendingView, now: u64) -> Vec<String> {
+    let mut details = Vec::new();
+    if let About::Form { message, schema } = &call.about {
+        let fields = schema["properties"].as_object().into_iter().flatten();
+        let fields: Vec<String> =
+            fields.map(|(name, field)| format!("{name} ({})", field["type"].as_str().unwrap_or("any"))).collect();
+        details.push(format!("the server asks: {message}"));
+        details.push(format!("answer with --answer, a JSON object of {}", fields.join(", ")));
+    }
+    if let Some(value) = call.staged.as_ref().and_then(|staged| staged.commit_point.as_ref()) {
+        details.push(format!("the program waits here for the real value of {value}"));
+    }
+    if !call.approvers.is_empty() {
+        details.push(format!("for {} to decide", call.approvers.join(" or ")));
+    }
+    let minutes = call.expires_at.saturating_sub(now) / 60_000;
+    if call.expires_at > 0 {
+        details.push(if minutes < 120 {
+            format!("expires in {minutes} min")
+        } else {
+            format!("expires in {} h", minutes / 60)
+        });
+    }
+    details
 }
 
 /// `toolgate approve`.
@@ -297,6 +332,7 @@ fn remember_of(args: &ApproveArgs) -> anyhow::Result<Option<Value>> {
         (_, Some(_)) => Err(Usage("--when needs --remember always".to_owned()).into()),
         (RememberFor::Once, None) => Ok(None),
         (RememberFor::Run, None) => Ok(Some(json!("run"))),
+        (RememberFor::Session, None) => Ok(Some(json!("session"))),
         (RememberFor::Always, None) => Ok(Some(json!("always"))),
     }
 }
@@ -348,11 +384,15 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
                 reason: made.reason.clone(),
                 remember: made.remember.clone(),
                 by: String::new(),
-                at: now(),
+                at: unix_ms(),
             };
             let question = questions.iter().find(|question| question.call_id == *call);
             if let Some(question) = question {
-                question.takes(&decision).map_err(Usage)?;
+                let wrong = |message: String| Usage(format!("nothing was decided: {}", escape::line(&message)));
+                question.takes(&decision).map_err(wrong)?;
+                // Of the tools as they were last seen: no server is started for a decision.
+                let catalog = cached_catalog(&config, question.backend.as_deref().unwrap_or_default());
+                question.check_edit(&decision, &catalog).map_err(wrong)?;
             }
             let text = serde_json::to_string(&decision)?;
             let kept = match store.journal.decide(&row.run, CallId(*call), &text).await? {
@@ -408,14 +448,8 @@ pub(super) async fn find(store: &RunStore, id: &str) -> anyhow::Result<RunRow> {
     }
 }
 
-/// Milliseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn ago(unix_ms: u64) -> String {
-    let seconds = Duration::from_millis(now().saturating_sub(unix_ms)).as_secs();
+fn ago(then: u64) -> String {
+    let seconds = Duration::from_millis(unix_ms().saturating_sub(then)).as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),
@@ -427,6 +461,29 @@ fn ago(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_that_waits_is_shown_with_who_decides_until_when_and_what_is_asked() {
+        let question = json!({
+            "callId": 1, "tool": "pay", "arguments": {}, "reason": "because", "askedAt": 0, "expiresAt": 0,
+        });
+        let mut call: PendingView = serde_json::from_str(&question.to_string()).expect("a question");
+        assert_eq!(details_of(&call, 5), Vec::<String>::new());
+        call.approvers = vec!["ann".to_owned(), "boss-*".to_owned()];
+        call.expires_at = 24 * 3_600_000;
+        call.about = About::Form {
+            message: "which account?".to_owned(),
+            schema: json!({ "type": "object", "properties": { "account": { "type": "string" } } }),
+        };
+        let expected = [
+            "the server asks: which account?",
+            "answer with --answer, a JSON object of account (string)",
+            "for ann or boss-* to decide",
+            "expires in 24 h",
+        ];
+        assert_eq!(details_of(&call, 0), expected.map(str::to_owned));
+        assert_eq!(details_of(&call, 24 * 3_600_000 - 60_000).last().map(String::as_str), Some("expires in 1 min"));
+    }
 
     #[test]
     fn a_decision_runs_the_commands_of_the_configuration_once() {

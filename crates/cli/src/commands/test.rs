@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use toolgate_engine::Engine;
-use toolgate_gateway::run::{FixedEnvironment, RecordedRun, ReplayHost, RunRequest, Runner, replay_engine};
 use toolgate_journal::entry::Event;
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::offline;
 use toolgate_journal::{cassette, report};
+use toolgate_run::{FixedEnvironment, RecordedRun, ReplayHost, RunRequest, Runner, replay_engine};
 use toolgate_wire::Code;
 
 use super::replay::request;

@@ -1,5 +1,7 @@
 //! A program's console on standard error, as it comes.
 //!
+//! Every line of it begins with `| `, so that none can be taken for one of Toolgate's own: an error, a warning, a call.
+//!
 //! A thread of its own writes, so that a reader who stops reading cannot hold up the run or its deadline.
 
 use std::io;
@@ -25,7 +27,7 @@ impl Console {
         let (lines, inbox) = channel::<String>();
         let printer = std::thread::Builder::new().name("console".into()).spawn(move || {
             for line in inbox {
-                note(escape::text(&line));
+                note(marked(&line));
             }
         })?;
         Ok(Console { lines, printer })
@@ -42,9 +44,27 @@ impl Console {
     }
 }
 
+/// The lines of one entry, each with the mark of the console.
+fn marked(entry: &str) -> String {
+    // Of all that breaks a line, escaping leaves only the line feed.
+    escape::text(entry).split('\n').map(|line| format!("| {line}")).collect::<Vec<_>>().join("\n")
+}
+
 impl Observer for Lines {
     fn logged(&self, _: Stream, line: &str) {
         // The engine bounds a run's console, so this queue is bounded too.
         let _ = self.0.send(line.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_has_the_mark_whatever_breaks_it() {
+        assert_eq!(marked("a\nerror[MEMORY]: b\n"), "| a\n| error[MEMORY]: b\n| ");
+        assert_eq!(marked("a\r\u{2028}hint: b"), "| a\\u{d}\\u{2028}hint: b");
+        assert_eq!(marked(""), "| ");
     }
 }

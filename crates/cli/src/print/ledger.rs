@@ -6,7 +6,7 @@ use super::{Style, escape};
 use toolgate_wire::foreign_text;
 
 /// Calls that are listed.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 /// Characters of a name or an error that are shown.
 const WIDTH: usize = 60;
 
@@ -15,13 +15,13 @@ pub(crate) fn table(calls: &[CallRecord], style: Style) -> String {
     if calls.is_empty() {
         return style.faint("no calls");
     }
-    let names: Vec<String> = calls.iter().take(SHOWN).map(|call| clipped(&call.name())).collect();
+    let names: Vec<String> = calls.iter().take(MAX_SHOWN).map(|call| clipped(&call.name())).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut lines =
         vec![style.strong(if calls.len() == 1 { "1 call".into() } else { format!("{} calls", calls.len()) })];
     lines.extend(calls.iter().zip(&names).map(|(call, name)| row(call, name, width, style)));
-    if calls.len() > SHOWN {
-        lines.push(style.faint(format_args!("  … {} more", calls.len() - SHOWN)));
+    if calls.len() > MAX_SHOWN {
+        lines.push(style.faint(format_args!("  … {} more", calls.len() - MAX_SHOWN)));
     }
     lines.join("\n")
 }

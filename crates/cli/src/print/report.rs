@@ -1,6 +1,6 @@
 //! The end of a run: the result on standard output, everything else on standard error.
 
-use toolgate_gateway::run::RunReport;
+use toolgate_run::RunReport;
 use toolgate_wire::Failure;
 
 use super::{Style, escape, excerpt, note, out, pretty};

@@ -1,6 +1,6 @@
 //! The review of a dry run: the writes that it did not send, in order, and what would be filled in where.
 
-use toolgate_gateway::run::durable::PendingView;
+use toolgate_run::durable::PendingView;
 
 use super::{Style, escape, note, out};
 

@@ -1,6 +1,7 @@
 //! A client for each door.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Stdio;
 
 use futures_util::{SinkExt, StreamExt};
@@ -14,9 +15,28 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::TOOLGATE;
 use crate::programs::Program;
 
-fn command(args: &[&str]) -> Command {
+/// Which configuration the doors are of.
+#[derive(Clone, Copy)]
+pub(crate) enum Setting<'a> {
+    /// The demo server alone.
+    Demo,
+    /// The one that is found in the configuration folder of this home folder.
+    Home(&'a Path),
+}
+
+fn command(setting: Setting<'_>, args: &[&str]) -> Command {
     let mut command = Command::new(TOOLGATE);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.args(args);
+    match setting {
+        Setting::Demo => command.arg("--demo"),
+        Setting::Home(home) => {
+            for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+                command.env_remove(name);
+            }
+            command.env("HOME", home).current_dir(home)
+        }
+    };
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
@@ -26,11 +46,16 @@ pub(crate) struct CommandLine;
 impl CommandLine {
     pub(crate) async fn run(program: &Program) -> Value {
         let timeout = program.timeout_ms.map(|ms| format!("{ms}ms"));
-        let mut args = vec!["run", "-", "--demo", "--json"];
+        let mut args = vec!["run", "-", "--json"];
         args.extend(timeout.iter().flat_map(|timeout| ["--timeout", timeout.as_str()]));
-        let mut child = command(&args).spawn().expect("the binary starts");
+        Self::report(Setting::Demo, &args, program.code).await
+    }
+
+    /// The report of a command that gets this on its standard input.
+    pub(crate) async fn report(setting: Setting<'_>, args: &[&str], input: &str) -> Value {
+        let mut child = command(setting, args).spawn().expect("the binary starts");
         let mut stdin = child.stdin.take().expect("piped");
-        let code = program.code;
+        let code = input.to_owned();
         tokio::spawn(async move {
             let _ = stdin.write_all(code.as_bytes()).await;
         });
@@ -51,8 +76,8 @@ pub(crate) struct McpStdio {
 }
 
 impl McpStdio {
-    pub(crate) async fn start() -> Self {
-        let mut child = command(&["serve", "--demo"]).spawn().expect("the binary starts");
+    pub(crate) async fn start(setting: Setting<'_>) -> Self {
+        let mut child = command(setting, &["serve"]).spawn().expect("the binary starts");
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut door = McpStdio { _child: child, input, output, id: 0 };
@@ -81,6 +106,11 @@ impl McpStdio {
     pub(crate) async fn run(&mut self, program: &Program) -> Value {
         report_of(self.ask("tools/call", call(program)).await)
     }
+
+    /// The answer to a call of a tool.
+    pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
 }
 
 fn initialize() -> Value {
@@ -97,7 +127,7 @@ fn call(program: &Program) -> Value {
     json!({ "name": "call_tool_chain", "arguments": arguments })
 }
 
-fn report_of(mut message: Value) -> Value {
+pub(crate) fn report_of(mut message: Value) -> Value {
     match message.pointer_mut("/result/_meta/toolgate~1report").map(Value::take) {
         Some(report) => report,
         None => message,
@@ -114,9 +144,9 @@ pub(crate) struct HttpDoor {
 }
 
 impl HttpDoor {
-    pub(crate) async fn start() -> Self {
+    pub(crate) async fn start(setting: Setting<'_>) -> Self {
         let state = tempfile::tempdir().expect("a folder");
-        let mut command = command(&["serve", "--demo", "--http", "127.0.0.1:0"]);
+        let mut command = command(setting, &["serve", "--http", "127.0.0.1:0"]);
         let mut child = command.env("XDG_STATE_HOME", state.path()).spawn().expect("the binary starts");
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let at = loop {
@@ -126,17 +156,31 @@ impl HttpDoor {
                 break rest[..end].parse().expect("an address");
             }
         };
-        let token = std::fs::read_to_string(state.path().join("toolgate/http-token")).expect("a token");
+        // A service with configured keys makes no token.
+        let token = std::fs::read_to_string(state.path().join("toolgate/http-token")).unwrap_or_default();
         tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
         HttpDoor { _child: child, at, token: token.trim().to_owned(), _state: state }
     }
 
+    /// What is asked from now on is asked with this key.
+    pub(crate) fn use_key(&mut self, key: &str) {
+        key.clone_into(&mut self.token);
+    }
+
     /// Posts JSON; gives the answer's JSON.
-    async fn post(&self, path: &str, body: &Value, headers: &str) -> Value {
+    pub(crate) async fn post(&self, path: &str, body: &Value, headers: &str) -> Value {
+        self.request("POST", path, &body.to_string(), headers).await
+    }
+
+    /// Gets the JSON at a path.
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        self.request("GET", path, "", "").await
+    }
+
+    async fn request(&self, method: &str, path: &str, body: &str, headers: &str) -> Value {
         let mut stream = TcpStream::connect(self.at).await.expect("connected");
-        let body = body.to_string();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}connection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}connection: close\r\n\
              authorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
             self.token,
             body.len()
@@ -154,7 +198,7 @@ impl HttpDoor {
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {head}\n{body}"))
     }
 
-    fn request(program: &Program) -> Value {
+    fn body_of(program: &Program) -> Value {
         let mut body = json!({ "code": program.code });
         if let Some(ms) = program.timeout_ms {
             body["timeoutMs"] = json!(ms);
@@ -163,16 +207,21 @@ impl HttpDoor {
     }
 
     pub(crate) async fn run(&self, program: &Program) -> Value {
-        self.post("/v1/run", &Self::request(program), "").await
+        self.post("/v1/run", &Self::body_of(program), "").await
     }
 
     pub(crate) async fn run_by_socket(&self, program: &Program) -> Value {
+        self.ask_by_socket(&Self::body_of(program)).await
+    }
+
+    /// The report of a run of this request over the WebSocket.
+    pub(crate) async fn ask_by_socket(&self, body: &Value) -> Value {
         let address = format!("ws://{}/v1/run/ws", self.at);
         let mut request = address.into_client_request().expect("a request");
         let bearer = format!("Bearer {}", self.token).parse().expect("a header");
         request.headers_mut().insert("authorization", bearer);
         let (mut socket, _) = tokio_tungstenite::connect_async(request).await.expect("a socket");
-        socket.send(Message::text(Self::request(program).to_string())).await.expect("sent");
+        socket.send(Message::text(body.to_string())).await.expect("sent");
         while let Some(message) = socket.next().await {
             let Ok(Message::Text(text)) = message else { continue };
             let mut message: Value = serde_json::from_str(&text).expect("JSON");
@@ -210,15 +259,25 @@ impl<'a> McpHttp<'a> {
     }
 
     pub(crate) async fn run(&self, program: &Program) -> Value {
-        let mut params = call(program);
+        report_of(self.send(call(program)).await)
+    }
+
+    /// The answer to a call of a tool.
+    pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> Value {
+        self.send(json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    async fn send(&self, mut params: Value) -> Value {
+        let name = params["name"].as_str().expect("a name").to_owned();
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
             "io.modelcontextprotocol/clientInfo": { "name": "doors", "version": "1" },
         });
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        let headers = "accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\n\
-                       mcp-name: call_tool_chain\r\n";
-        report_of(self.0.post("/mcp", &request, headers).await)
+        let headers = format!(
+            "accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {name}\r\n"
+        );
+        self.0.post("/mcp", &request, &headers).await
     }
 }

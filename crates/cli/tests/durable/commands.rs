@@ -124,6 +124,29 @@ async fn calls_are_decided_at_the_command_line() {
     assert_eq!(report["code"], json!("ABORTED"), "{report}");
 }
 
+/// The person can correct what does not fit: nothing was decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edited_arguments_are_checked_before_they_are_a_decision() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration(folder.path(), &effects, None);
+    let mut file: Value = serde_json::from_slice(&std::fs::read(&config).expect("read")).expect("JSON");
+    file["mcpServers"] = json!({ "bank": { "command": "true" } });
+    file["toolgate"]["cache"] = json!({ "dir": folder.path().join("cache") });
+    std::fs::write(&config, file.to_string()).expect("written");
+    let source = toolgate_config::text::Source::open(&config).expect("a configuration");
+    let checked = toolgate_config::check(source, &toolgate_config::Env::of_process()).expect("checked");
+    let schema = json!({ "type": "object", "properties": { "amount": { "type": "number", "maximum": 9 } } });
+    let pay = json!({ "name": "pay", "inputSchema": schema });
+    toolgate_gateway::runtime::prefill_cache(&checked, "bank", vec![pay]).expect("cached");
+    paused_run(folder.path(), "pay").await;
+    for wrong in [r#"{"amount":"much"}"#, r#"{"amount":10}"#, "[]"] {
+        let ran = toolgate(&config, &["approve", "aaaa", "1", "--arguments", wrong]);
+        assert_eq!((ran.code, ran.stderr.contains("nothing was decided")), (Some(2), true), "{wrong}: {}", ran.stderr);
+    }
+    let edited = json_of(&config, &["approve", "aaaa", "1", "--arguments", r#"{"amount":5}"#]);
+    assert_eq!(edited["decisions"][0]["decision"], json!("edit"), "{edited}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_approval_is_remembered_at_the_command_line() {
     let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);

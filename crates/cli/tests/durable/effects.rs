@@ -20,6 +20,8 @@ pub(crate) struct Effects {
     /// The idempotency keys of calls, as they came.
     keys: Arc<Mutex<Vec<Option<String>>>>,
     total: watch::Sender<u64>,
+    /// Whether a program has told by a read that an effect of it was refused, and how.
+    refused: watch::Sender<Option<String>>,
 }
 
 impl Effects {
@@ -30,6 +32,7 @@ impl Effects {
             counts: Arc::default(),
             keys: Arc::default(),
             total: watch::Sender::new(0),
+            refused: watch::Sender::new(None),
         };
         let serving = effects.clone();
         tokio::spawn(async move {
@@ -74,6 +77,13 @@ impl Effects {
         self.total.subscribe().wait_for(|now| *now >= total).await.expect("the sender is here");
     }
 
+    /// Waits until a program tells by a read how an effect of it was refused.
+    pub(crate) async fn refused(&self) -> String {
+        let mut refused = self.refused.subscribe();
+        let told = refused.wait_for(Option::is_some).await.expect("the sender is here");
+        told.clone().expect("it is told")
+    }
+
     async fn serve(self, stream: TcpStream) {
         let mut stream = BufReader::new(stream);
         loop {
@@ -114,7 +124,11 @@ impl Effects {
 
     /// The status and the body of an answer. The status is empty if the server did not answer.
     fn answer(&self, head: &str, body: &[u8]) -> (&'static str, Value) {
-        if head.starts_with("GET /find") {
+        if let Some(query) = head.strip_prefix("GET /find") {
+            let told = query.lines().next().and_then(|line| line.split_once("refused-")).map(|(_, told)| told);
+            if let Some(told) = told {
+                self.refused.send_replace(Some(told.to_owned()));
+            }
             return ("200 OK", json!({ "found": 1 }));
         }
         let args: Value = serde_json::from_slice(body).expect("JSON");

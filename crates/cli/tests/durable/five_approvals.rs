@@ -86,3 +86,22 @@ async fn five_calls_are_decided_by_two_people_at_two_processes() {
     assert!(counts.values().all(|times| *times == 1), "one effect each: {counts:?}");
     assert_eq!(second.until(&run, "done").await["report"]["value"], done["report"]["value"], "one result");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_was_not_asked_to_be_durable_waits_for_a_person_too() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration_with(folder.path(), &effects, None, settings());
+    let server = Replica(Server::start(&config).await);
+    let code = "try { return (await save({ run: 'one', k: 0 })).saved } catch (error) { return error.code }";
+    let waits = server.ask("agent", "POST", "/v1/run", Some(&json!({ "code": code }))).await;
+    let run = waits["paused"]["runId"].as_str().unwrap_or_else(|| panic!("{waits}")).to_owned();
+    assert_eq!((waits["paused"]["pending"].as_array().map(Vec::len), effects.total()), (Some(1), 0), "{waits}");
+    server.decide("ann", &run, &waits["paused"]["pending"], 0, json!({ "decision": "approve" })).await;
+    assert_eq!(server.until(&run, "done").await["report"]["value"], 0);
+    assert_eq!(effects.total(), 1);
+
+    let refused = server.ask("agent", "POST", "/v1/run", Some(&json!({ "code": code, "durable": false }))).await;
+    assert_eq!(refused["value"], "DENIED", "{refused}");
+    let plain = server.ask("agent", "POST", "/v1/run", Some(&json!({ "code": "return 1" }))).await;
+    assert_eq!((&plain["value"], plain.get("paused")), (&json!(1), None), "a program that names nothing of the rules");
+}

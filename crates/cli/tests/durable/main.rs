@@ -11,7 +11,9 @@ mod kills;
 mod postgres;
 #[path = "../../../journal/tests/support/programs.rs"]
 mod programs;
+mod readme;
 mod replicas;
+mod secrets;
 mod server;
 mod unsure;
 

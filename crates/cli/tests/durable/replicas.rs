@@ -14,10 +14,16 @@ const REPLICAS: usize = 3;
 const BATCH: u64 = 30;
 /// Between two kills.
 const KILL_INTERVAL: Duration = Duration::from_secs(2);
+/// The longest time from a kill to the end of a run of the killed replica elsewhere. On a quiet machine it is below 3 s; this bound is
+/// for one that is busy with other tests.
+const MAX_TAKE_OVER: Duration = Duration::from_secs(45);
 
-/// How many runs there are: 60, or as many as a long run asks for.
+/// How many runs there are in the short form.
+const SHORT_RUNS: u64 = 60;
+
+/// How many runs there are: so many, or as many as a long run asks for.
 fn runs() -> u64 {
-    std::env::var("TOOLGATE_REPLICA_RUNS").ok().and_then(|number| number.parse().ok()).unwrap_or(60)
+    std::env::var("TOOLGATE_REPLICA_RUNS").ok().and_then(|number| number.parse().ok()).unwrap_or(SHORT_RUNS)
 }
 
 /// Three effects, the second of which waits for a person; the numbers whose answers it got.
@@ -37,8 +43,8 @@ struct Replicas {
     config: std::path::PathBuf,
     servers: Vec<Server>,
     killed: u64,
-    /// The longest time from a kill until a run of the killed replica went on.
-    longest: Duration,
+    /// The times from a kill until a run of the killed replica had ended elsewhere.
+    take_overs: Vec<Duration>,
 }
 
 impl Replicas {
@@ -61,7 +67,7 @@ impl Replicas {
         let report = self.servers[0].report(&run).await.expect("a report");
         // The kill may have hit between the effect and its answer.
         if report["ok"] == true {
-            self.longest = self.longest.max(since.elapsed());
+            self.take_overs.push(since.elapsed());
             assert_eq!(effects.of(&probe).values().sum::<u32>(), 2, "{report}");
         } else {
             assert_unknown(&report);
@@ -75,13 +81,16 @@ async fn no_effect_is_lost_or_doubled_by_three_replicas_of_which_one_is_killed()
     let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
     let mut database = postgres::Server::start().await;
     let url = database_url(&mut database).await;
-    let settings = json!({ "policy": [{ "tool": "wire", "do": "ask" }], "runs.unknown_calls": "end" });
+    // The long form measures with the lease that users have.
+    let lease = if runs() > SHORT_RUNS { "2s" } else { "400ms" };
+    let settings =
+        json!({ "policy": [{ "tool": "wire", "do": "ask" }], "runs.unknown_calls": "end", "runs.lease": lease });
     let config = configuration_with(folder.path(), &effects, Some(&url), settings);
     let mut servers = Vec::new();
     for _ in 0..REPLICAS {
         servers.push(Server::start(&config).await);
     }
-    let mut replicas = Replicas { config, servers, killed: 0, longest: Duration::ZERO };
+    let mut replicas = Replicas { config, servers, killed: 0, take_overs: Vec::new() };
     let (mut dice, mut unknown) = (Dice(7), 0);
     let numbers: Vec<u64> = (0..runs()).collect();
     for batch in numbers.chunks(BATCH as usize) {
@@ -110,11 +119,16 @@ async fn no_effect_is_lost_or_doubled_by_three_replicas_of_which_one_is_killed()
             }
         }
     }
-    let (killed, longest) = (replicas.killed, replicas.longest);
+    let Replicas { killed, mut take_overs, .. } = replicas;
+    take_overs.sort();
+    let at = |index: usize| take_overs.get(index).copied().unwrap_or_default();
+    let (median, longest) = (at(take_overs.len() / 2), at(take_overs.len().saturating_sub(1)));
     println!(
-        "{} runs, {killed} kills, {unknown} labelled unknown, taken over after at most {longest:?}",
+        "{} runs, {killed} kills, {unknown} labelled unknown; runs of killed replicas had ended elsewhere after {median:?} in the \
+         median and {longest:?} at most",
         numbers.len()
     );
+    assert!(longest < MAX_TAKE_OVER, "{take_overs:?}");
     assert!(unknown * 2 < numbers.len() as u64, "most runs go on: {unknown} did not");
 }
 
@@ -156,10 +170,13 @@ async fn effects_are_refused_and_reads_go_on_when_postgres_is_gone() {
     let code = "await save({ run: 'gone', k: 0 }); let refused, reads = 0; \
                 while (!refused) { await sleep(20); reads += (await find({ n: 1 })).found; \
                 try { await save({ run: 'gone', k: 'more' }); } catch (error) { refused = error; } } \
-                reads += (await find({ n: 1 })).found; console.log(refused.code, refused.message, reads); return refused.code";
+                await find({ n: 'refused-' + refused.code + '.' }); await find({ n: 1 }); return reads";
     server.begin(code, "one").await.expect("begun");
     effects.reached(2).await;
     database.kill();
+    // The run that goes on is refused its effect, sees why, and reads on.
+    let refused = tokio::time::timeout(Duration::from_secs(60), effects.refused()).await.expect("nothing hangs");
+    assert!(refused.starts_with("NOT_DURABLE."), "{refused}");
     // Nothing hangs: a new run is refused with a sentence.
     let body = json!({ "code": "return 1", "durable": true });
     let refused = server.ask("POST", "/v1/runs", "", Some(&body)).await.expect("an answer");

@@ -78,6 +78,16 @@ impl Server {
         Some(Answer { status, json: serde_json::from_str(json).ok()? })
     }
 
+    /// The answer to a `GET`, head and body; `None` when the server is gone.
+    pub(crate) async fn text(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.at).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok()?;
+        Some(String::from_utf8_lossy(&answer).into_owned())
+    }
+
     /// Begins a durable run under a key; returns its id.
     pub(crate) async fn begin(&self, code: &str, key: &str) -> Option<String> {
         let body = json!({ "code": code, "durable": true });

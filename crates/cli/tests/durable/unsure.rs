@@ -143,3 +143,36 @@ async fn an_approval_from_before_the_crash_does_not_send_a_call_again() {
     assert_eq!(report["value"], json!([0, 1, 2]), "{report}");
     assert_eq!(effects.of("run")["1"], 2);
 }
+
+/// Two servers of one kind: of one the configuration says that its tool may be called again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_call_of_a_tool_that_is_configured_as_idempotent_is_made_again() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let tools = json!({ "known": { "tools": { "hang_*": { "idempotent": true } } } });
+    let config = configuration_with(folder.path(), &effects, None, json!({ "backends": tools }));
+    let mut settings: Value = serde_json::from_slice(&std::fs::read(&config).expect("a file")).expect("JSON");
+    let script = format!("{}/../gateway/tests/fixtures/backend.py", env!("CARGO_MANIFEST_DIR"));
+    for name in ["known", "other"] {
+        settings["mcpServers"][name] = json!({ "command": "python3", "args": [script] });
+    }
+    std::fs::write(&config, settings.to_string()).expect("written");
+    let lines = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default().lines().count();
+    let server = Server::start(&config).await;
+    let mut runs = Vec::new();
+    for name in ["known", "other"] {
+        let file = json!(folder.path().join(name));
+        runs.push(
+            server.begin(&format!("return await {name}.hang_once({{ file: {file} }})"), name).await.expect("begun"),
+        );
+    }
+    while lines("known") + lines("other") < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    server.kill().await;
+    let server = Server::start(&config).await;
+    let (known, other) =
+        (server.report(&runs[0]).await.expect("a report"), server.report(&runs[1]).await.expect("a report"));
+    assert_eq!((&known["value"], lines("known")), (&json!("done 2 times"), 2), "{known}");
+    assert_unknown(&other);
+    assert_eq!(lines("other"), 1, "never a silent repeat");
+}

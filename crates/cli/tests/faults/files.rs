@@ -28,8 +28,11 @@ fn a_gateway_serves_whatever_is_in_the_files_of_its_home() {
     let user = experienced();
     let files = files_below(&user.home());
     assert!(files.len() > 3, "{files:?}");
+    let mut damaged_files = 0;
     for file in files.iter().filter(|file| !is_lock(file)) {
-        let whole = std::fs::read(file).expect("readable");
+        // A store removes its log when its last user leaves.
+        let Ok(whole) = std::fs::read(file) else { continue };
+        damaged_files += 1;
         let half = whole[..whole.len() / 2].to_vec();
         for damaged in [Vec::new(), half, b"\0\xff\xfe{\"version\":".repeat(100)] {
             std::fs::write(file, &damaged).expect("written");
@@ -39,6 +42,7 @@ fn a_gateway_serves_whatever_is_in_the_files_of_its_home() {
         }
         std::fs::write(file, &whole).expect("written");
     }
+    assert!(damaged_files > 3, "{files:?}");
 }
 
 fn is_lock(file: &Path) -> bool {

@@ -34,10 +34,6 @@ fn check_serves(user: &User) {
 #[test]
 fn in_a_container_without_namespaces_programs_run_and_reports_say_so() {
     let user = filtered(&["--without", "namespaces"]);
-    // A checkout below the home of root is closed to him.
-    if !user.command(&["--version"]).output().is_ok_and(|ran| ran.status.success()) {
-        return;
-    }
     let isolation = isolation(&user);
     assert_eq!(isolation["seccomp"], json!(true), "{isolation}");
     assert_eq!(isolation["namespaces"], json!([]), "{isolation}");
@@ -69,6 +65,11 @@ fn an_ordinary_user_without_user_namespaces_runs_programs_and_servers_in_a_sandb
     let user = filtered(&["--user", &id, "--without", "namespaces"]);
     for path in [user.folder().to_owned(), user.home()] {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("root");
+    }
+    // A checkout below the home of root is closed to him.
+    if !user.command(&["--version"]).output().is_ok_and(|ran| ran.status.success()) {
+        eprintln!("skipped: the binary is in a folder that an ordinary user may not enter");
+        return;
     }
     let isolation = isolation(&user);
     assert_eq!(isolation["seccomp"], json!(true), "{isolation}");

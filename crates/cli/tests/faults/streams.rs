@@ -1,9 +1,15 @@
 //! Standard streams that are closed, full, or whose reader has left.
 
-use std::io::Read;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::client::{COUNT, Client, User};
+
+/// Time for a gateway to see the end of its input.
+const FIFO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Closes what its first argument says, then becomes the rest.
 fn closing(streams: &str) -> User {
@@ -89,4 +95,77 @@ fn a_gateway_with_few_descriptors_answers_every_call_and_comes_back() {
     });
     assert!(comes_back);
     client.leave();
+}
+
+/// A gateway with these streams, and its answer to the first request.
+fn first_answer(user: &User, streams: (Stdio, Stdio), mut to: impl Write, from: impl Read) -> (Child, String) {
+    let config = user.config().display().to_string();
+    let child = user.command(&["serve", "--config", &config]).stdin(streams.0).stdout(streams.1).spawn();
+    to.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").expect("written");
+    let mut answer = String::new();
+    BufReader::new(from).read_line(&mut answer).expect("an answer");
+    (child.expect("starts"), answer)
+}
+
+#[test]
+fn a_gateway_serves_over_sockets_as_over_pipes() {
+    let user = User::new();
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let stream = || Stdio::from(OwnedFd::from(theirs.try_clone().expect("a socket")));
+    let (mut child, answer) = first_answer(&user, (stream(), stream()), &ours, &ours);
+    assert!(answer.contains(r#""id":1"#), "{answer}");
+    drop((ours, theirs));
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn the_pipes_of_a_client_stay_blocking_for_their_other_holders() {
+    let user = User::new();
+    let ((input, to), (from, output)) = (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
+    let kept = (input.try_clone().expect("a pipe"), output.try_clone().expect("a pipe"));
+    let (mut child, answer) = first_answer(&user, (Stdio::from(input), Stdio::from(output)), &to, &from);
+    assert!(answer.contains(r#""id":1"#), "{answer}");
+    let flags = |of: &OwnedFd| rustix::fs::fcntl_getfl(of).expect("flags");
+    for end in [OwnedFd::from(kept.0), OwnedFd::from(kept.1)] {
+        assert!(!flags(&end).contains(rustix::fs::OFlags::NONBLOCK));
+    }
+    drop(to);
+    assert!(child.wait().expect("it ends").success());
+}
+
+/// The writer has closed the FIFO before the gateway looks at it, so that the end is all that is left to see.
+#[test]
+fn a_gateway_ends_with_the_last_writer_of_a_named_fifo() {
+    let user = User::new();
+    let path = user.write("in", "");
+    std::fs::remove_file(&path).expect("removed");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .expect("a FIFO");
+    // Open for both, so that neither open waits for the other end.
+    let both = std::fs::File::options().read(true).write(true).open(&path).expect("opens");
+    let input = std::fs::File::open(&path).expect("opens");
+    (&both).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").expect("written");
+    drop(both);
+    let config = user.config().display().to_string();
+    let mut child =
+        user.command(&["serve", "--config", &config]).stdin(input).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut answers = child.stdout.take().expect("piped");
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = send.send(answers.read_to_string(&mut text).map(|_| text));
+    });
+    let text = ended.recv_timeout(FIFO_TIMEOUT);
+    if text.is_err() {
+        child.kill().expect("killed");
+    }
+    assert!(child.wait().expect("it ends").success());
+    let text = text.expect("it ends by itself").expect("text");
+    assert!(text.contains(r#""id":1"#), "{text}");
 }

@@ -16,7 +16,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use crate::fake::{Behaviour, Described, Fault};
-use crate::user::{Server, User, check_guide};
+use crate::user::{Server, User, check_guide, check_guide_row};
 
 #[test]
 fn a_server_behind_oauth_is_usable_from_an_empty_home_with_two_commands() {
@@ -32,12 +32,17 @@ fn a_server_behind_oauth_is_usable_from_an_empty_home_with_two_commands() {
     let origin = server.fake.origin.clone();
     let shown = |text: &str| text.replace(&origin, "https://notes.example.com");
     check_guide(&shown(added.stderr.lines().find(|line| line.contains("asks for")).unwrap()));
-    check_guide(&shown(login.stderr.lines().last().unwrap()));
+    // The guide cuts the address of the page.
+    let is_page = |line: &str| line.starts_with(&format!("{origin}/authorize?response_type=code&client_id="));
+    let said = format!("{}\n{}", login.stdout, login.stderr);
+    assert!(said.lines().any(is_page), "{login:?}");
+    said.lines().filter(|line| !is_page(line)).for_each(|line| check_guide(&shown(line)));
     let called = user.run(&["call", "notes.read"]);
     assert_eq!((called.code, called.stdout.trim()), (0, "done"), "{called:?}");
     let listed = user.run(&["list"]);
     assert_eq!(listed.code, 0, "{listed:?}");
     check_guide(&shown(listed.stdout.lines().next().unwrap()));
+    check_guide_row(&shown(listed.stdout.lines().nth(1).unwrap()));
     assert!(listed.stdout.contains("as ada@example.com at http://127.0.0.1:"), "{listed:?}");
     let listed: Value = serde_json::from_str(&user.run(&["list", "--json"]).stdout).unwrap();
     let login = &listed["backends"][0]["login"];
@@ -86,6 +91,25 @@ fn a_browser_is_started_with_the_page_and_no_secret() {
     user::follow(&url);
     assert_eq!(login.finish().code, 0);
     user.check_no_secret();
+}
+
+#[cfg(unix)]
+#[test]
+fn the_page_is_opened_with_the_browser_and_its_arguments_and_without_the_link_in_them() {
+    use std::os::unix::fs::PermissionsExt;
+    let user = User::new();
+    let (script, seen) = (user.home().join("browser"), user.home().join("seen"));
+    let text = format!("#!/bin/sh\n{{ echo \"$1\"; cat \"$2\"; }} > {0}.new\nmv {0}.new {0}\n", seen.display());
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let browser = format!("{} --new-window %s", script.display());
+    let mut page = user.start_with(&["ui", "--demo"], &[("BROWSER", &browser)]);
+    let link = page.url();
+    assert!(link.contains("/#link="), "{link}");
+    user::wait_for(|| seen.exists());
+    let seen = std::fs::read_to_string(&seen).unwrap();
+    let (first, page) = seen.split_once('\n').unwrap();
+    assert!(first == "--new-window" && page.contains(&link), "{seen}");
 }
 
 #[test]
@@ -218,6 +242,68 @@ fn a_login_that_nobody_finishes_ends() {
     assert!(refused.code == 2 && refused.stderr.contains("no server of this name"), "{refused:?}");
 }
 
+/// A document whose operations need a login that these flows describe.
+fn document_with_login(user: &User, scheme: &Value) -> String {
+    let operation =
+        |id: &str, scope: &str| json!({ "operationId": id, "security": [{ "oauth": [scope] }], "responses": {} });
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": "pets", "version": "1" },
+        "paths": { "/pets": { "get": operation("listPets", "read"), "post": operation("addPet", "write") } },
+        "components": { "securitySchemes": { "oauth": scheme } },
+    });
+    user.file("pets.json", &document.to_string())
+}
+
+#[test]
+fn an_api_is_added_with_the_login_that_its_document_describes() {
+    let behaviour = Behaviour { described: Described::Configured, ..Default::default() };
+    let (user, server) = (User::new(), Server::start(behaviour));
+    let origin = server.fake.origin.clone();
+    let (page, token) = (format!("{origin}/authorize"), format!("{origin}/token"));
+    let flow =
+        json!({ "authorizationUrl": page, "tokenUrl": token, "scopes": { "read": "", "write": "", "admin": "" } });
+    let document = document_with_login(&user, &json!({ "type": "oauth2", "flows": { "authorizationCode": flow } }));
+    let (base, file) = (format!("{origin}/v1"), document.as_str());
+    let unused = user.run(&["add", "unused", "--openapi", file, "--base", &base]);
+    assert!(unused.code == 0 && unused.stderr.contains("`oauth`: --client-id ID uses it"), "{unused:?}");
+    let added = user.run(&["add", "pets", "--openapi", file, "--base", &base, "--client-id", "mine"]);
+    assert!(added.code == 0 && added.stderr.contains("`toolgate login pets`"), "{added:?}");
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    assert_eq!(server.fake.seen.lock().unwrap().clients, ["mine"]);
+    assert_eq!(server.fake.seen.lock().unwrap().scopes, ["read write"], "what the operations need, and no more");
+    let called = user.run(&["call", "pets.addPet"]);
+    assert!(called.code == 0 && called.stdout.contains("Rex"), "{called:?}");
+    user.check_no_secret();
+}
+
+#[test]
+fn an_api_is_added_with_the_login_of_its_openid_metadata() {
+    let (user, server) = (User::new(), Server::start(Behaviour { described: Described::OpenId, ..Default::default() }));
+    let origin = server.fake.origin.clone();
+    let add = |name: &str, metadata: &str| {
+        let document = document_with_login(&user, &json!({ "type": "openIdConnect", "openIdConnectUrl": metadata }));
+        let scopes = ["--login-scope", "read", "--login-scope", "openid"];
+        let base = format!("{origin}/v1");
+        let args = ["add", name, "--openapi", document.as_str(), "--base", base.as_str(), "--client-id", "mine"];
+        user.run(&[&args[..], &scopes[..]].concat())
+    };
+    let metadata = format!("{origin}/.well-known/openid-configuration");
+    let added = add("pets", &metadata);
+    assert!(added.code == 0 && added.stderr.contains(&format!("the login `oauth` is at {origin}")), "{added:?}");
+    server.fake.behaviour.lock().unwrap().described = Described::Configured;
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    assert_eq!(server.fake.seen.lock().unwrap().scopes, ["read openid"], "those that were chosen");
+    assert_eq!(user.run(&["call", "pets.listPets"]).code, 0);
+    // Metadata of another issuer, and none at all.
+    server.fake.behaviour.lock().unwrap().described = Described::OpenId;
+    server.fake.behaviour.lock().unwrap().fault = Fault::MetadataOfAnotherIssuer;
+    let refused = add("mixed", &metadata);
+    assert!(refused.code == 2 && refused.stderr.contains("of another issuer"), "{refused:?}");
+    let refused = add("absent", &format!("{origin}/.well-known/nothing"));
+    assert!(refused.code == 2 && refused.stderr.contains("answered 404"), "{refused:?}");
+    user.check_no_secret();
+}
+
 #[test]
 fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
     let behaviour = Behaviour { described: Described::Configured, ..Default::default() };
@@ -255,5 +341,22 @@ fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
     assert_eq!(user.log_in(&["login", "pets", "--scope", "write"]).code, 0);
     assert_eq!(user.run(&["call", "pets.addPet"]).code, 0);
     assert!(user.run(&["list"]).stdout.contains("renewed by itself"));
+    user.check_no_secret();
+}
+
+#[test]
+fn an_api_that_describes_its_login_by_metadata_needs_no_urls() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    let origin = server.fake.origin.clone();
+    let document = document_with_login(&user, &json!({ "type": "oauth2", "flows": {} }));
+    let api = json!({
+        "type": "openapi", "spec": document, "base": format!("{origin}/v1"), "auth": { "oauth": { "scopes": ["read"] } },
+        "allowHosts": ["127.0.0.1"],
+    });
+    user.config(&json!({ "mcpServers": { "pets": api } }));
+    let login = user.log_in(&["login", "pets"]);
+    assert_eq!(login.code, 0, "{login:?}");
+    let called = user.run(&["call", "pets.listPets"]);
+    assert!(called.code == 0 && called.stdout.contains("Rex"), "{called:?}");
     user.check_no_secret();
 }

@@ -89,7 +89,7 @@ fn serve(user: &User, issuer: &Issuer, scopes: Value) -> (Running, String) {
 }
 
 /// Status, head and body of a request.
-fn request(address: &str, line: &str, token: Option<&str>, body: &Value) -> (u16, String, Value) {
+pub(crate) fn request(address: &str, line: &str, token: Option<&str>, body: &Value) -> (u16, String, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     let (body, token) =
         (body.to_string(), token.map(|it| format!("authorization: Bearer {it}\r\n")).unwrap_or_default());
@@ -137,6 +137,20 @@ fn tokens_of_the_issuer_open_what_their_scopes_say() {
     let session = json!({ "functions": [] });
     let token = issuer.token(&issuer.claims("all"));
     assert_eq!(request(&address, "POST /v1/sessions", Some(&token), &session).0, 400);
+    drop(gateway);
+}
+
+#[test]
+fn a_token_of_the_issuer_signs_no_browser_in_and_the_answer_says_what_does() {
+    let (user, issuer) = (User::new(), Issuer::start());
+    let (gateway, address) = serve(&user, &issuer, json!({}));
+    let token = issuer.token(&issuer.claims(""));
+    for (line, body) in [("POST /page/session", json!({ "key": token })), ("POST /v1/page/links", Value::Null)] {
+        let (status, head, refused) = request(&address, line, Some(&token), &body);
+        assert!(status == 403 && !head.contains("set-cookie"), "{line}: {head}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("sign in with a key of the configuration"), "{line}: {message}");
+    }
     drop(gateway);
 }
 

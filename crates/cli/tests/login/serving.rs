@@ -5,7 +5,8 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use crate::fake::Behaviour;
-use crate::user::{Running, Server, User, wait_for};
+use crate::resource::request;
+use crate::user::{Running, Server, User, follow, follow_without_redirect, wait_for};
 
 /// Asks a gateway on its standard input and output.
 fn ask(gateway: &mut Running, id: u64, method: &str, params: Value) -> Value {
@@ -86,6 +87,7 @@ fn a_durable_run_waits_for_logins_and_goes_on_by_itself() {
         begun.contains("paused")
     });
     assert!(begun.contains("toolgate login notes"), "{begun}");
+    assert!(begun.contains("the button Log in on the page of `toolgate ui`"), "{begun}");
     let pending = || serde_json::from_str::<Value>(&user.run(&["pending", "--json"]).stdout).unwrap();
     let waiting = pending();
     assert_eq!((&waiting[0]["tool"], &waiting[0]["login"]), (&json!("read"), &json!("toolgate login notes")));
@@ -157,4 +159,92 @@ fn a_secret_that_is_set_later_completes_a_server() {
     });
     assert_eq!(gateway.finish().code, 0);
     user.check_no_secret();
+}
+
+/// A gateway over HTTP that asks for no token, and its address.
+fn serve_http(user: &User, servers: &Value) -> (Running, String) {
+    user.config(&json!({ "mcpServers": servers, "toolgate": { "http": { "auth": "none" } } }));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let gateway = user.start(&["serve", "--http", &address]);
+    wait_for(|| std::net::TcpStream::connect(&address).is_ok());
+    (gateway, address)
+}
+
+fn backend(address: &str, name: &str) -> Value {
+    let (_, _, reply) = request(address, "GET /v1/backends", None, &Value::Null);
+    let all = reply["backends"].as_array().cloned().unwrap_or_default();
+    all.into_iter().find(|backend| backend["name"] == name).unwrap_or_default()
+}
+
+#[test]
+fn a_login_is_begun_over_http_and_ends_with_a_browser_of_this_machine() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    let program = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let (gateway, address) = serve_http(&user, &json!({ "notes": { "url": server.url() }, "local": program }));
+    let begin = |name: &str, body: Value| request(&address, &format!("POST /v1/backends/{name}/login"), None, &body);
+    let url = |reply: &(u16, String, Value)| reply.2["url"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned();
+    wait_for(|| backend(&address, "notes")["action"] == "log-in");
+    for (name, body, status) in [
+        ("nothing", json!({}), 404),
+        ("local", json!({}), 400),
+        ("notes", json!({ "scopes": ["a b"] }), 400),
+        ("notes", json!({ "scopes": vec!["a"; 65] }), 400),
+    ] {
+        let refused = begin(name, body);
+        assert!(refused.0 == status && refused.2["error"]["message"].is_string(), "{name}: {refused:?}");
+    }
+    // A login that its person refuses is told, and can be begun again.
+    let refused = begin("notes", json!({}));
+    assert!(refused.0 == 201 && refused.1.contains("cache-control: no-store"), "{refused:?}");
+    let ends_at = follow_without_redirect(&url(&refused));
+    let (start, rest) = ends_at.split_once("code=").unwrap();
+    let rest = rest.split_once('&').map_or("", |(_, rest)| rest);
+    crate::user::open_page(&format!("{start}error=access_denied&{rest}"));
+    wait_for(|| backend(&address, "notes")["lastError"].as_str().is_some_and(|text| text.contains("access_denied")));
+    let status = |name: &str| request(&address, &format!("GET /v1/backends/{name}/login"), None, &Value::Null);
+    let (code, _, reply) = status("notes");
+    assert_eq!((code, &reply["loggedIn"], &reply["waiting"]), (200, &json!(false), &json!(false)), "{reply}");
+    assert!(reply["failure"].as_str().is_some_and(|text| text.contains("access_denied")), "{reply}");
+    assert_eq!((status("nothing").0, status("local").0), (404, 400));
+    // One that is begun anew ends the one before.
+    let before = begin("notes", json!({}));
+    let begun = begin("notes", json!({}));
+    assert_eq!((before.0, begun.0), (201, 201), "{before:?} {begun:?}");
+    assert_eq!(status("notes").2["waiting"], true);
+    follow(&url(&begun));
+    wait_for(|| backend(&address, "notes")["state"] == "ready");
+    wait_for(|| status("notes").2["waiting"] == false);
+    let reply = status("notes").2;
+    assert_eq!(
+        (&reply["loggedIn"], &reply["scopes"], &reply["renewed"]),
+        (&json!(true), &json!(["read"]), &json!(true))
+    );
+    assert!(
+        reply["issuer"] == server.fake.origin && reply["expiresAt"].is_u64() && reply["failure"].is_null(),
+        "{reply}"
+    );
+    let again = begin("notes", json!({}));
+    assert!(again.0 == 200 && again.2["url"].is_null(), "{again:?}");
+    // A call that needs more goes on after a login for that.
+    let write =
+        || request(&address, "POST /v1/run", None, &json!({ "code": "return await notes.write({})" })).2.to_string();
+    assert!(write().contains("NEEDS_LOGIN"), "{}", write());
+    follow(&url(&begin("notes", json!({ "scopes": ["write"] }))));
+    wait_for(|| write().contains("done"));
+    drop(gateway);
+    user.check_no_secret();
+}
+
+#[test]
+fn a_write_that_a_rule_asks_about_waits_also_in_the_first_run_of_an_empty_home() {
+    let user = User::new();
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let policy = json!([{ "tool": "demo.create_note", "do": "ask" }]);
+    user.config(&json!({ "mcpServers": { "demo": demo }, "toolgate": { "policy": policy } }));
+    let mut gateway = open(&user);
+    // No tool of the server is known yet: nothing is in the cache, and it is started by the call.
+    let paused = run(&mut gateway, 2, "return await demo.create_note({ name: 'first', text: 'x' })");
+    assert!(paused.contains("is paused"), "{paused}");
+    assert_eq!(gateway.finish().code, 0);
 }

@@ -110,7 +110,8 @@ impl User {
         login.finish()
     }
 
-    /// Searches every file of the home and everything that was printed for what must not be there.
+    /// Searches every file of the home, everything that was printed, and the arguments of processes while they ran for what must
+    /// not be there.
     #[track_caller]
     pub(crate) fn check_no_secret(&self) {
         let printed = self.printed.lock().unwrap();
@@ -129,9 +130,11 @@ impl User {
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => collect(&path, files),
-            false => files.push(path),
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.is_file() {
+            // A socket has no content.
+            files.push(path);
         }
     }
 }
@@ -171,7 +174,23 @@ impl Running {
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        self.keep_arguments();
         line
+    }
+
+    /// Keeps the arguments of this process and of all that it started, to be searched for secrets: every user of a machine can
+    /// read them.
+    fn keep_arguments(&self) {
+        let mut processes = vec![self.child.id()];
+        while let Some(process) = processes.pop() {
+            let Ok(arguments) = std::fs::read(format!("/proc/{process}/cmdline")) else { continue };
+            self.printed.lock().unwrap().push(String::from_utf8_lossy(&arguments).into_owned());
+            let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+            for thread in threads {
+                let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+                processes.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            }
+        }
     }
 
     pub(crate) fn finish(mut self) -> Ran {
@@ -216,6 +235,11 @@ pub(crate) fn follow_without_redirect(url: &str) -> String {
     location.to_owned()
 }
 
+/// Opens a page, whatever it answers.
+pub(crate) fn open_page(url: &str) {
+    get(url);
+}
+
 /// Status and head of a page.
 fn get(url: &str) -> (u16, String) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
@@ -236,12 +260,29 @@ pub(crate) fn wait_for(mut holds: impl FnMut() -> bool) {
     }
 }
 
+fn guide() -> String {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/GUIDE.md");
+    std::fs::read_to_string(guide).unwrap()
+}
+
 /// What the guide shows for a command.
 #[track_caller]
 pub(crate) fn check_guide(output: &str) {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/GUIDE.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
+    let guide = guide();
     for line in output.lines().filter(|line| !line.trim().is_empty()) {
         assert!(guide.contains(line.trim_end()), "docs/GUIDE.md does not show: {line}\nin: {output}");
     }
+}
+
+/// A row of `list` that the guide shows, whatever its milliseconds and the widths of its columns.
+#[track_caller]
+pub(crate) fn check_guide_row(row: &str) {
+    let plain = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_time = |n: usize| words.get(n + 1) == Some(&"ms");
+        let words = words.iter().enumerate().map(|(n, word)| if is_time(n) { "N" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let row = plain(row);
+    assert!(guide().lines().any(|line| plain(line) == row), "docs/GUIDE.md does not show: {row}");
 }

@@ -40,6 +40,94 @@ fn check_knows_the_tools_of_a_configuration() {
     }
 }
 
+/// The settings of the found configuration hold for every program, as those of a named one do.
+#[test]
+fn the_configuration_that_is_found_holds_for_every_program() {
+    let user = User::new();
+    let demo = serde_json::json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let settings = serde_json::json!({
+        "functions": { "issueOf": { "tool": "tracker.get_issue" } },
+        "sandbox": { "limits": { "chain": { "code": 200 }, "snippet": { "code": 40 }, "compute": { "code": 30 } } },
+        "output": { "max_output_size": "1KB", "format": "compact" },
+        "egress": ["127.0.0.1"],
+    });
+    let config = serde_json::json!({ "mcpServers": { "tracker": demo }, "toolgate": settings });
+    let file = user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let named = ["--config", file.to_str().expect("UTF-8")];
+    let in_both = |args: &[&str]| {
+        let found = user.try_run(args);
+        let with_name = user.try_run(&[args, &named].concat());
+        assert_eq!((found.0, &found.1), (with_name.0, &with_name.1), "{args:?}: {} {}", found.2, with_name.2);
+        found
+    };
+    let long = format!("return 1 // {}", "x".repeat(300));
+    let (code, _, stderr) = in_both(&["run", "-e", &long]);
+    assert!(code == 1 && stderr.contains("at most 200 are taken"), "{stderr}");
+    let (code, _, stderr) = user.try_run(&["run", "--profile", "snippet", "-e", &long]);
+    assert!(code == 1 && stderr.contains("at most 40 are taken"), "{stderr}");
+    let (code, _, stderr) = user.try_run(&["compute", "(data) => 1 /* longer than it may be */"]);
+    assert!(code == 1 && stderr.contains("at most 30 are taken"), "{stderr}");
+
+    assert_eq!(in_both(&["run", "-e", "return (await issueOf({ number: 4 })).number"]).1.trim(), "4");
+    // A host that egress names: the request is sent, and nothing listens.
+    let fetch = "try { await httpCall({ url: 'http://127.0.0.1:1/' }) } catch (e) { return [e.name, e.code] }";
+    let (code, output, stderr) = in_both(&["run", "-e", fetch]);
+    assert!(code == 0 && !output.contains("ReferenceError"), "{output}{stderr}");
+    assert!(output.starts_with("[\"ToolError\","), "without white space: {output}");
+    let big = "return (await tracker.list_issues({})), 'y '.repeat(5000)";
+    for args in [&["run", "-e", big][..], &["run", "-e", big, named[0], named[1]]] {
+        let (code, output, stderr) = user.try_run(args);
+        assert!(code == 0 && output.len() < 1_200, "{}: {stderr}", output.len());
+    }
+
+    let (code, _, stderr) = user.try_run(&["check", "-e", "return await tracker.get_isue({ number: 4 })"]);
+    assert!(code == 1 && stderr.contains("Did you mean `get_issue`?"), "{stderr}");
+    let (code, _, stderr) = user.try_run(&["check", "-e", &long]);
+    assert!(code == 1 && stderr.contains("at most 200 are taken"), "{stderr}");
+}
+
+/// A server is started for a program that may use it, and for no other.
+#[test]
+fn a_program_that_names_no_server_starts_none() {
+    let user = User::new();
+    let config =
+        serde_json::json!({ "mcpServers": { "marker": { "command": "touch", "args": [user.path("started")] } } });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    for args in [["run", "-e", "return 1"], ["check", "-e", "return 1"]] {
+        user.run(&args);
+    }
+    user.run(&["compute", "() => 1"]);
+    user.run(&["run", "--no-servers", "-e", "return typeof marker"]);
+    assert!(!user.path("started").exists());
+    user.try_run(&["run", "-e", "return await marker.anything({})"]);
+    assert!(user.path("started").exists());
+}
+
+#[test]
+fn a_found_configuration_that_cannot_be_used_is_told() {
+    let user = User::with_home_elsewhere();
+    user.write("toolgate.json", r#"{ "mcpServers": { "notes": { "command": "notes" } } }"#);
+    for args in [&["run", "-e", "return 1"][..], &["check", "-e", "return 1"], &["compute", "() => 1"]] {
+        let (code, _, stderr) = user.try_run(args);
+        assert!(code == 0 && stderr.contains("toolgate.json comes from this folder and is not trusted"), "{stderr}");
+    }
+    let (code, _, stderr) = user.try_run(&["run", "-e", "return await notes.list({})"]);
+    assert!(code == 2 && stderr.contains("nothing of it was started"), "{stderr}");
+
+    user.run(&["trust"]);
+    let (_, _, stderr) = user.try_run(&["run", "-e", "return 1"]);
+    assert_eq!(stderr, "");
+    let user = User::new();
+    user.write(
+        ".config/toolgate/toolgate.json",
+        r#"{ "toolgate": { "sandbox": { "limits": { "chain": { "time": 1 } } } } }"#,
+    );
+    for args in [&["run", "-e", "return 1"][..], &["check", "-e", "return 1"], &["compute", "() => 1"]] {
+        let (code, _, stderr) = user.try_run(args);
+        assert!(code == 0 && stderr.contains("the configuration cannot be used"), "{stderr}");
+    }
+}
+
 #[test]
 fn declarations_have_functions_and_globals() {
     let user = User::new();

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Client, User, processes_with};
 
 /// No test waits longer than this for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A user with the demo server as a program of its own name, so that its processes can be counted.
 fn with_own_server(settings: serde_json::Value) -> (User, String) {
@@ -25,7 +25,7 @@ fn with_own_server(settings: serde_json::Value) -> (User, String) {
 fn wait_until(what: &str, is_true: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_true() {
-        assert!(since.elapsed() < PATIENCE, "{what}");
+        assert!(since.elapsed() < WAIT_TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -91,6 +91,40 @@ fn with_share_the_first_window_starts_the_daemon_and_it_ends_after_the_last() {
     wait_until("no server is left", || processes_with(&program) == 0);
     let home = user.home().to_str().expect("UTF-8").to_owned();
     wait_until("no daemon is left", || processes_with(&home) == 0);
+}
+
+/// Approvals for a session are in the memory of the gateway: `policy` reaches it by its socket.
+#[test]
+fn approvals_of_a_running_gateway_are_listed_and_revoked() {
+    let rule = json!({ "tool": "tracker.create_note", "do": "ask" });
+    let (user, _) = with_own_server(json!({ "policy": [rule] }));
+    let json = |args: &[&str]| -> serde_json::Value {
+        let (code, stdout, stderr) = user.try_run(&[args, &["--json"]].concat());
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        serde_json::from_str(&stdout).expect("JSON")
+    };
+    let remembered = || json(&["policy", "list"])["remembered"].as_array().expect("a list").clone();
+    assert!(remembered().is_empty(), "no gateway runs");
+    let saves = |name: &str| format!("return (await tracker.create_note({{ name: '{name}', text: 'x' }})).saved");
+    let mut client = Client::new(&user, &[]);
+    let waits = client.call("call_tool_chain", json!({ "code": saves("a") }));
+    assert!(waits.to_string().contains("is paused"), "{waits}");
+    let pending = json(&["pending"]);
+    let (run, call) = (pending[0]["runId"].as_str().expect("a run"), pending[0]["callId"].to_string());
+    json(&["approve", run, &call, "--remember", "session"]);
+    wait_until("the gateway remembers it", || !remembered().is_empty());
+    let listed = remembered();
+    assert_eq!((&listed[0]["rule"]["tool"], &listed[0]["caller"]), (&json!("tracker.create_note"), &json!("local")));
+    let (_, stdout, _) = user.try_run(&["policy", "list"]);
+    let name = listed[0]["id"].as_str().expect("a name");
+    assert!(stdout.contains(name) && stdout.contains("the session"), "{stdout}");
+    assert_eq!(client.chain(&saves("b")), json!("b"), "no person is asked");
+    assert_eq!(user.try_run(&["policy", "revoke", name]).0, 0);
+    assert!(remembered().is_empty());
+    assert_eq!(user.try_run(&["policy", "revoke", name]).0, 2, "it is gone");
+    let waits = client.call("call_tool_chain", json!({ "code": saves("c") }));
+    assert!(waits.to_string().contains("is paused"), "{waits}");
+    client.leave();
 }
 
 #[test]

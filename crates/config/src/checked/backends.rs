@@ -13,7 +13,7 @@ use super::openapi::{self, OpenApi};
 use super::server_sandbox::{self, ServerSandbox};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
-use crate::values::{BackendName, Endpoint, Glob, Secret, Start, TransportKind};
+use crate::values::{BackendName, Endpoint, Glob, Secret, Setting, Start, TransportKind};
 
 /// A configured server.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +84,34 @@ pub struct BackendPolicy {
     pub start: Start,
     /// What it is for, in a phrase.
     pub description: Option<String>,
+    /// What its tools do, by patterns of their names; the most specific are last.
+    pub tools: Vec<(Glob, ToolTraits)>,
+}
+
+/// What the configuration says that a tool does; `None` where it says nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolTraits {
+    /// A call changes nothing.
+    pub read_only: Option<bool>,
+    /// A call may change or delete what is there.
+    pub destructive: Option<bool>,
+    /// A call may be made again with the same arguments.
+    pub idempotent: Option<bool>,
+    /// A call may reach beyond a closed system.
+    pub open_world: Option<bool>,
+}
+
+impl ToolTraits {
+    /// What is set, by the names of the annotations of MCP.
+    pub fn hints(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let all = [
+            ("readOnlyHint", self.read_only),
+            ("destructiveHint", self.destructive),
+            ("idempotentHint", self.idempotent),
+            ("openWorldHint", self.open_world),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
 }
 
 impl BackendPolicy {
@@ -91,6 +119,18 @@ impl BackendPolicy {
     pub fn permits(&self, tool: &str) -> bool {
         let any = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(tool));
         self.allow.as_deref().is_none_or(any) && !any(&self.deny)
+    }
+
+    /// What the configuration says that a tool does. A more specific pattern replaces what contradicts it: a tool that it says
+    /// changes nothing is not destructive, and the other way round.
+    pub fn traits_of(&self, tool: &str) -> ToolTraits {
+        let said = self.tools.iter().filter(|(glob, _)| glob.matches(tool)).map(|(_, traits)| *traits);
+        said.fold(ToolTraits::default(), |before, own| ToolTraits {
+            read_only: own.read_only.or(before.read_only.filter(|set| !set || own.destructive != Some(true))),
+            destructive: own.destructive.or(before.destructive.filter(|set| !set || own.read_only != Some(true))),
+            idempotent: own.idempotent.or(before.idempotent),
+            open_world: own.open_world.or(before.open_world),
+        })
     }
 }
 
@@ -120,6 +160,8 @@ pub(super) struct Servers {
     pub(super) disabled: Vec<BackendName>,
     /// All names, including servers with problems, so that references to these are not reported as well.
     pub(super) names: BTreeSet<BackendName>,
+    /// Those with values that commands print.
+    pub(super) commanded: BTreeSet<BackendName>,
 }
 
 /// Checks all servers of a file.
@@ -151,8 +193,13 @@ pub(super) fn check(
         }
         let own = own.iter().find(|(own, _)| own.value == key.value).map(|(_, own)| own.value.clone());
         let own = own.unwrap_or_default();
+        let uses = checker.command_uses();
         let policy = policy(checker, &server.value, &own, defaults);
-        if let Some(transport) = transport(checker, key, server, &own) {
+        let transport = transport(checker, key, server, &own);
+        if checker.command_uses() > uses {
+            servers.commanded.insert(name.clone());
+        }
+        if let Some(transport) = transport {
             servers.backends.insert(name, BackendConfig { transport, policy });
         }
     }
@@ -184,7 +231,35 @@ fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, d
         learn_types: super::flag(&own.learn_types, true),
         start: checker.get(&own.start).or(checker.get(&server.start)).unwrap_or(defaults.start),
         description: description(server),
+        tools: tool_traits(checker, own),
     }
+}
+
+/// What the tools of a server do. Patterns are sorted by their letters: an exact name has the most.
+fn tool_traits(checker: &mut Checker<'_>, own: &raw::Backend) -> Vec<(Glob, ToolTraits)> {
+    let mut said = Vec::new();
+    for (pattern, raw) in own.tools.as_ref().map(|tools| tools.value.0.as_slice()).unwrap_or_default() {
+        let flag = |flag: &Option<Located<bool>>| flag.as_ref().map(|flag| flag.value);
+        let raw = &raw.value;
+        let traits = ToolTraits {
+            read_only: flag(&raw.read_only),
+            destructive: flag(&raw.destructive),
+            idempotent: flag(&raw.idempotent),
+            open_world: flag(&raw.open_world),
+        };
+        if traits.read_only == Some(true) && traits.destructive == Some(true) {
+            checker.wrong(&pattern.place, "a tool that changes nothing cannot be destructive", "remove one of the two");
+        }
+        match Glob::parse(&pattern.value) {
+            Ok(glob) => said.push((glob, traits)),
+            Err(message) => checker.wrong(&pattern.place, message, ""),
+        }
+    }
+    said.sort_by_key(|(glob, _)| {
+        let text = glob.to_string();
+        (text.chars().filter(|c| !['*', '?'].contains(c)).count(), !text.contains(['*', '?']), text)
+    });
+    said
 }
 
 /// Written by people for people: as it is, without substitution.
@@ -280,6 +355,7 @@ fn process(checker: &mut Checker<'_>, raw: &raw::Server, command: &Located<RawTe
     let program = checker.text(command).and_then(|text| checker.program(&text, &command.place));
     let args = raw.args.as_ref().map(|args| args.value.as_slice()).unwrap_or_default();
     let args: Vec<Option<String>> = args.iter().map(|arg| text_without_nul(checker, arg)).collect();
+    checker.secrets.add_arguments(args.iter().flatten().map(String::as_str));
     let mut env = match &raw.env_file {
         Some(file) => envfile::read(checker, file),
         None => BTreeMap::new(),
@@ -314,6 +390,7 @@ fn environment(checker: &mut Checker<'_>, texts: &Option<Located<StringMap>>) ->
             checker.wrong(&name.place, "invalid name of an environment variable", "");
         }
         if let Some(text) = text_without_nul(checker, value) {
+            checker.secrets.add_named(&name.value, &text);
             environment.insert(name.value.clone(), Secret::new(text));
         }
     }
@@ -346,7 +423,9 @@ fn remote(checker: &mut Checker<'_>, raw: &raw::Server, url: &Located<RawText<En
         checker.wrong(&auth.place, "the header Authorization and a login exclude each other", "remove one of them");
     }
     let login = if has_token { None } else { Some(Box::new(login.unwrap_or_default())) };
-    checker.parse(url).map(|url| Remote { url, headers, login })
+    let url = checker.parse(url)?;
+    checker.secrets.add_url(url.url());
+    Some(Remote { url, headers, login })
 }
 
 /// Validates the names and values of headers.
@@ -364,6 +443,7 @@ pub(super) fn headers(checker: &mut Checker<'_>, texts: &Option<Located<StringMa
                 "",
             );
         }
+        checker.secrets.add_named(&name.value, &text);
         headers.push((name.value.clone(), Secret::new(text)));
     }
     headers

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::commands::Commands;
+use super::secret_values::SecretValues;
 use crate::problem::Problem;
 use crate::raw::{Located, Location, Raw, RawText};
 use crate::text::Source;
@@ -22,6 +23,16 @@ pub(crate) struct Checker<'a> {
     commands: Commands,
     /// Files besides the configuration's own that values came from.
     pub(crate) files: BTreeSet<PathBuf>,
+    /// Values that are secrets.
+    pub(super) secrets: SecretValues,
+}
+
+/// What a validation found beside the settings.
+pub(super) struct Findings {
+    pub(super) problems: Vec<Problem>,
+    /// The files that values came from.
+    pub(super) files: BTreeSet<PathBuf>,
+    pub(super) secrets: SecretValues,
 }
 
 /// Where values come from: files are noted, commands are run where that is allowed.
@@ -30,6 +41,7 @@ struct ValueSources<'a> {
     allows_commands: bool,
     commands: &'a mut Commands,
     files: &'a mut BTreeSet<PathBuf>,
+    secrets: &'a mut SecretValues,
 }
 
 impl Sources for ValueSources<'_> {
@@ -44,6 +56,14 @@ impl Sources for ValueSources<'_> {
     fn reads(&mut self, file: &Path) {
         self.files.insert(file.to_owned());
     }
+
+    fn variable(&mut self, name: &str, value: &str) {
+        self.secrets.add_named(name, value);
+    }
+
+    fn secret(&mut self, value: &str) {
+        self.secrets.add(value);
+    }
 }
 
 impl<'a> Checker<'a> {
@@ -54,12 +74,19 @@ impl<'a> Checker<'a> {
         let allows_commands = secrets.is_some_and(|secrets| super::flag(&secrets.value.commands, false));
         let problems = raw.problems.clone();
         let commands = Commands::default();
-        Self { source: &raw.source, env, folder, problems, allows_commands, commands, files: BTreeSet::new() }
+        let (files, secrets) = (BTreeSet::new(), SecretValues::default());
+        Self { source: &raw.source, env, folder, problems, allows_commands, commands, files, secrets }
     }
 
-    /// The problems, and the files that values came from.
-    pub(crate) fn finish(self) -> (Vec<Problem>, BTreeSet<PathBuf>) {
-        (self.problems, self.files)
+    /// What was found beside the settings.
+    pub(super) fn finish(self) -> Findings {
+        let Checker { problems, files, secrets, .. } = self;
+        Findings { problems, files, secrets }
+    }
+
+    /// Grows with every value that is the output of a command.
+    pub(crate) fn command_uses(&self) -> usize {
+        self.commands.uses()
     }
 
     /// Adds an error.
@@ -85,8 +112,8 @@ impl<'a> Checker<'a> {
 
     /// The text with its variables substituted.
     pub(crate) fn text<T>(&mut self, written: &Located<RawText<T>>) -> Option<String> {
-        let Self { env, allows_commands, commands, files, folder, .. } = self;
-        let mut sources = ValueSources { env, allows_commands: *allows_commands, commands, files };
+        let Self { env, allows_commands, commands, files, secrets, folder, .. } = self;
+        let mut sources = ValueSources { env, allows_commands: *allows_commands, commands, files, secrets };
         match vars::fill(&written.value.text, env, folder, &mut sources) {
             Ok(text) => Some(text),
             Err(missing) => {

@@ -18,11 +18,19 @@ const MAX_OUTPUT_BYTES: u64 = 64 * 1024;
 #[derive(Default)]
 pub(super) struct Commands {
     outputs: HashMap<String, Result<String, String>>,
+    /// How many values asked for an output.
+    uses: usize,
 }
 
 impl Commands {
+    /// Grows with every value that asks for an output.
+    pub(super) fn uses(&self) -> usize {
+        self.uses
+    }
+
     /// The output of a shell command without its last line break, or the reason why the command failed.
     pub(super) fn output(&mut self, line: &str) -> Result<String, String> {
+        self.uses += 1;
         self.outputs.entry(line.to_owned()).or_insert_with(|| run(line, COMMAND_TIMEOUT)).clone()
     }
 }

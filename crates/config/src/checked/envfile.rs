@@ -27,6 +27,7 @@ pub(super) fn read(checker: &mut Checker<'_>, setting: &Located<RawText<String>>
         match variable(line) {
             Line::Blank => {}
             Line::Variable(name, value) => {
+                checker.secrets.add_named(name, value);
                 variables.insert(name.to_owned(), Secret::new(value));
             }
             Line::Invalid => {

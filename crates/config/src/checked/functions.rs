@@ -112,7 +112,9 @@ fn target(
         (Some(url), None) => {
             let headers = headers(checker, &raw.headers);
             let method = checker.get(&raw.method).unwrap_or(Method::Post);
-            checker.parse(url).map(|url| FunctionTarget::Http { url, method, headers })
+            let url = checker.parse(url)?;
+            checker.secrets.add_url(url.url());
+            Some(FunctionTarget::Http { url, method, headers })
         }
         (None, Some(tool)) => {
             let split = checker.parse(tool)?.split(backends);

@@ -3,7 +3,7 @@
 use super::checker::Checker;
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawAuth};
-use crate::values::{Endpoint, LoginGrant, Secret};
+use crate::values::{Allowed, Endpoint, LoginGrant, Secret};
 
 /// How to log in at a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +24,8 @@ pub struct LoginSettings {
     pub authorization_url: Option<Endpoint>,
     /// Where tokens are issued.
     pub token_url: Option<Endpoint>,
+    /// What the login may lead to although it is not public.
+    pub allow_hosts: Vec<Allowed>,
 }
 
 impl Default for LoginSettings {
@@ -37,6 +39,7 @@ impl Default for LoginSettings {
             redirect_port: None,
             authorization_url: None,
             token_url: None,
+            allow_hosts: Vec::new(),
         }
     }
 }
@@ -59,15 +62,18 @@ pub(super) fn of_server(checker: &mut Checker<'_>, auth: &Located<RawAuth>) -> L
 /// Checks one login.
 pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Login, place: &Location) -> LoginSettings {
     let grant = checker.get(&raw.grant).unwrap_or(LoginGrant::AuthorizationCode);
+    let client_secret: Option<String> = checker.get(&raw.client_secret);
+    client_secret.iter().for_each(|secret| checker.secrets.add(secret));
     let settings = LoginSettings {
         grant,
         client_id: checker.get(&raw.client_id),
-        client_secret: checker.get(&raw.client_secret).map(|text: String| Secret::new(text)),
+        client_secret: client_secret.map(Secret::new),
         client_metadata: checker.get(&raw.client_metadata),
         scopes: checker.list(&raw.scopes).unwrap_or_default(),
         redirect_port: checker.count(&raw.redirect_port, 1..=65_535).and_then(|port| u16::try_from(port).ok()),
         authorization_url: checker.get(&raw.authorization_url),
         token_url: checker.get(&raw.token_url),
+        allow_hosts: checker.list(&raw.allow_hosts).unwrap_or_default(),
     };
     if let (Some(secret), None) = (&raw.client_secret, &raw.client_id) {
         checker.wrong(&secret.place, "a client secret needs a client id", "add \"clientId\"");

@@ -14,6 +14,7 @@ mod login;
 mod openapi;
 mod policy;
 mod runs;
+mod secret_values;
 mod server_sandbox;
 mod service;
 mod telemetry;
@@ -25,11 +26,12 @@ use std::time::Duration;
 pub use agent::{AgentTools, DataSource, Weather};
 pub use audit::Audit;
 pub use backends::starts_toolgate;
-pub use backends::{BackendConfig, BackendPolicy, BackendTransport, Process, Remote};
+pub use backends::{BackendConfig, BackendPolicy, BackendTransport, Process, Remote, ToolTraits};
 pub use functions::{Function, FunctionEffect, FunctionTarget};
 pub use login::LoginSettings;
 pub use openapi::{OpenApi, SpecSource};
 pub use runs::{RunStore, Runs};
+pub use secret_values::SecretValues;
 pub use server_sandbox::ServerSandbox;
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
 pub use telemetry::TelemetrySettings;
@@ -43,7 +45,7 @@ use super::values::{
 };
 use super::vars::Env;
 use backends::Servers;
-use checker::Checker;
+use checker::{Checker, Findings};
 use toolgate_wire::{LimitRequest, Profiles};
 
 /// A validated configuration.
@@ -61,6 +63,10 @@ pub struct Checked {
     pub settings: Settings,
     /// Files besides its own that values came from, or that are missing for them. A change of one may change values.
     pub files: BTreeSet<PathBuf>,
+    /// Servers with values that commands print, which may change without a change of any file.
+    pub commanded: BTreeSet<BackendName>,
+    /// The values that are secrets, also those of servers that cannot be started as they are written.
+    pub secrets: SecretValues,
     /// Settings that have no effect or may be mistakes.
     pub warnings: Vec<Problem>,
 }
@@ -317,9 +323,9 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         },
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
-    let (mut problems, files) = checker.finish();
+    let Findings { mut problems, files, secrets } = checker.finish();
     problems.sort_by_key(|problem| problem.position);
-    let Servers { mut backends, disabled, names } = servers;
+    let Servers { mut backends, disabled, names, commanded } = servers;
     let (incomplete, problems) = by_server(problems, &names);
     if problems.iter().any(|problem| problem.severity == ProblemSeverity::Error) {
         // Whoever repairs the file wants to see all of it.
@@ -332,7 +338,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     // A disabled server is not looked into.
     let incomplete = incomplete.into_iter().filter(|(name, _)| !disabled.contains(name)).collect();
     let file = raw.source.file().to_owned();
-    Ok(Checked { file, backends, disabled, incomplete, settings, files, warnings: problems })
+    Ok(Checked { file, backends, disabled, incomplete, settings, files, commanded, secrets, warnings: problems })
 }
 
 /// Separates the errors inside single servers' entries from everything else.

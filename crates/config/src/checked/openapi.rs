@@ -71,6 +71,7 @@ pub(super) fn check(checker: &mut Checker<'_>, name: &Located<String>, raw: &raw
         checker.path(&text, &spec.place).map(SpecSource::File)
     });
     let base = checker.get(&raw.base);
+    base.iter().for_each(|base| checker.secrets.add_url(base.url()));
     let Credentials { auth, login } = credentials(checker, &raw.auth);
     let headers = headers(checker, &raw.headers);
     let include = checker.list(&raw.include).unwrap_or_default();
@@ -104,6 +105,7 @@ fn credentials(checker: &mut Checker<'_>, auth: &Option<Located<RawAuth>>) -> Cr
                 if text.chars().any(char::is_control) {
                     checker.wrong(place, "a credential must not contain control characters", "");
                 }
+                checker.secrets.add(&text);
                 found.auth.insert(scheme.value.clone(), Secret::new(text));
             }
             RawCredential::Login(_) if found.login.is_some() => {

@@ -27,8 +27,12 @@ pub struct Runs {
     pub max_size: Bytes,
     /// Maximum number of runs of one caller that have not ended.
     pub max_open: u64,
+    /// Maximum total size of these runs.
+    pub max_open_size: Bytes,
     /// The secret that webhooks are signed with.
     pub webhook_secret: Option<String>,
+    /// Who is told that a run waits for a person, where the run has no webhook of its own.
+    pub webhook: Option<String>,
     /// What becomes of a run with a call whose effect is unknown.
     pub unknown_calls: UnknownCalls,
 }
@@ -36,7 +40,8 @@ pub struct Runs {
 impl fmt::Debug for Runs {
     // Secrets are not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Runs { store, key_file, key, lease, keep, max_size, max_open, webhook_secret, unknown_calls } = self;
+        let Runs { store, key_file, key, lease, keep, max_size, max_open, max_open_size, .. } = self;
+        let Runs { webhook_secret, webhook, unknown_calls, .. } = self;
         f.debug_struct("Runs")
             .field("store", store)
             .field("key_file", key_file)
@@ -45,7 +50,9 @@ impl fmt::Debug for Runs {
             .field("keep", keep)
             .field("max_size", max_size)
             .field("max_open", max_open)
+            .field("max_open_size", max_open_size)
             .field("webhook_secret", &webhook_secret.as_ref().map(|_| "…"))
+            .field("webhook", &webhook.as_ref().map(|_| "…"))
             .field("unknown_calls", unknown_calls)
             .finish()
     }
@@ -87,7 +94,7 @@ impl RunStore {
 
 pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSetting) -> Runs {
     let size = Bytes::new(1 << 20)..=Bytes::new(1 << 40);
-    Runs {
+    let runs = Runs {
         store: store(checker, raw, shared),
         key_file: match &raw.key_file {
             Some(file) => checker.text(file).and_then(|text| checker.path(&text, &file.place)),
@@ -98,9 +105,31 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSe
         keep: checker.period(&raw.keep).unwrap_or(Duration::from_secs(7 * 24 * 3600)),
         max_size: checker.size(&raw.max_size, &size).unwrap_or(Bytes::new(1 << 30)),
         max_open: checker.count(&raw.max_open, 1..=1_000_000).unwrap_or(1000) as u64,
+        max_open_size: checker.size(&raw.max_open_size, &size).unwrap_or(Bytes::new(1 << 30)),
         webhook_secret: raw.webhook_secret.as_ref().and_then(|secret| checker.text(secret)),
+        webhook: webhook(checker, raw),
         unknown_calls: checker.get(&raw.unknown_calls).unwrap_or(UnknownCalls::Auto),
+    };
+    if let Some(RunStore::Postgres(url)) = &runs.store {
+        checker.secrets.add_url(url);
     }
+    runs.key.iter().chain(&runs.webhook_secret).for_each(|secret| checker.secrets.add(secret));
+    runs
+}
+
+/// The URL of the configuration's own webhook, which is signed like any other.
+fn webhook(checker: &mut Checker<'_>, raw: &raw::Runs) -> Option<String> {
+    let written = raw.webhook.as_ref()?;
+    let url = checker.text(written)?;
+    if !Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
+        checker.wrong(&written.place, "is no http:// or https:// URL", "such as \"https://example.com/waits\"");
+        return None;
+    }
+    if raw.webhook_secret.is_none() {
+        checker.wrong(&written.place, "has no secret to be signed with", "add \"webhook_secret\"");
+        return None;
+    }
+    Some(url)
 }
 
 fn store(checker: &mut Checker<'_>, raw: &raw::Runs, shared: &StoreSetting) -> Option<RunStore> {

@@ -81,8 +81,17 @@ pub enum Projects {
     All,
 }
 
-/// All servers of a client, those of the project first. Missing files are ignored.
-pub fn found(client: Client, roots: &Roots, projects: Projects) -> Result<Vec<FoundServer>, Vec<Problem>> {
+/// The servers of a client, and what is wrong with those of its files that cannot be read.
+#[derive(Debug, Clone)]
+pub struct ClientServers {
+    /// All servers of the files that can be read, those of the project first.
+    pub servers: Vec<FoundServer>,
+    /// Why a file cannot be read. It does not hide the servers of another one.
+    pub problems: Vec<Problem>,
+}
+
+/// All servers of a client. Missing files are ignored.
+pub fn found(client: Client, roots: &Roots, projects: Projects) -> ClientServers {
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for scope in [Scope::Project, Scope::User] {
         let Some(file) = roots.file(client, scope).filter(|file| file.is_file()) else { continue };
@@ -107,7 +116,7 @@ pub fn found(client: Client, roots: &Roots, projects: Projects) -> Result<Vec<Fo
         }
     }
     mark_repeated(&mut servers);
-    if problems.is_empty() { Ok(servers) } else { Err(problems) }
+    ClientServers { servers, problems }
 }
 
 /// All servers of one file, of any client. Naming the file is consent to its content.

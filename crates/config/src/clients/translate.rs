@@ -60,9 +60,10 @@ pub(super) fn translate(client: Option<Client>, entry: Json, project: Option<&Pa
 
 fn why_dropped(key: &str) -> &'static str {
     match key {
-        "trust" | "autoApprove" | "alwaysAllow" | "default_tools_approval_mode" | "tools" | "alwaysLoad" => {
+        "trust" | "autoApprove" | "alwaysAllow" | "default_tools_approval_mode" | "tools" => {
             "the client decides about approvals, for Toolgate as a whole"
         }
+        "alwaysLoad" => "`toolgate connect` has the client load Toolgate's own tools",
         "startup_timeout_sec" | "startup_timeout_ms" => "toolgate.limits.start_timeout is for all servers",
         "oauth" | "auth" | "authProviderType" | "headersHelper" => "`toolgate login` logs in by itself",
         "source" | "settings" | "gallery" | "version" | "dev" | "metadata" => "only the client uses it",

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::reader::{Scalar, scalar, section};
 use super::{Located, Location, RawSetting, RawText, Reader, StringMap, Table};
 use crate::text::tree::{Node, Value};
-use crate::values::{Endpoint, LoginGrant};
+use crate::values::{Allowed, Endpoint, LoginGrant};
 
 section! {
     /// How to log in at a server with OAuth.
@@ -26,6 +26,8 @@ section! {
         authorization_url = "authorizationUrl": RawText<Endpoint>,
         /// Where tokens are issued, for a server without metadata.
         token_url = "tokenUrl": RawText<Endpoint>,
+        /// Hosts and networks that the login may lead to although they are not public, such as the login server of a company.
+        allow_hosts = "allowHosts": Vec<Located<RawText<Allowed>>>,
     }
 }
 

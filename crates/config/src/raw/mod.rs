@@ -418,6 +418,22 @@ section! {
         prefix: bool,
         /// Learn the types of results that its tools do not declare: kinds and keys, never values.
         learn_types: bool,
+        /// What its tools do, by their names or by patterns of them: takes precedence over what the server says. Of patterns that fit one tool, the one with the most letters counts.
+        tools: Table<ToolTraits>,
+    }
+}
+
+section! {
+    /// What a tool does. What is not set here is as the server says.
+    Refused ToolTraits {
+        /// A call changes nothing: it is allowed in query_tools, and is made again after a crash.
+        read_only: bool,
+        /// A call may change or delete what is there.
+        destructive: bool,
+        /// A call may be made again with the same arguments, and changes nothing more then: it is made again after a crash.
+        idempotent: bool,
+        /// A call may reach beyond a closed system.
+        open_world: bool,
     }
 }
 
@@ -494,8 +510,12 @@ section! {
         max_size: RawText<Bytes>,
         /// Maximum number of runs of one caller that have not ended.
         max_open: u64,
+        /// Maximum total size of the runs of one caller that have not ended. Beyond it none begins, and calls of these runs that may have an effect are not made.
+        max_open_size: RawText<Bytes>,
         /// The secret that webhooks are signed with. Without it a run cannot have a webhook.
         webhook_secret: RawText<String>,
+        /// An http:// or https:// URL that gets a signed request whenever a run waits for a person and has no webhook of its own: programs of agents have none.
+        webhook: RawText<String>,
         /// What becomes of a run with a call that was sent before a crash and never answered: `ask` lets a person decide whether it is sent again, `end` ends the run and names the call, `auto` asks where the policy asks about any call and ends the run otherwise.
         unknown_calls: RawText<UnknownCalls>,
     }

@@ -31,7 +31,7 @@ impl Machine {
 
     /// One line for each server, with the folder's own path taken out.
     fn found(&self, client: Client) -> String {
-        self.shown(&import::found(client, &self.roots, Projects::Current).unwrap())
+        self.shown(&import::found(client, &self.roots, Projects::Current).servers)
     }
 
     fn moved(&self) -> MovedServers {
@@ -187,7 +187,7 @@ fn servers_of_other_projects_are_found_when_asked_for() {
     let machine = Machine::new(Os::Linux);
     machine.write("home/.claude.json", r#"{"projects": {"/elsewhere": {"mcpServers": {"far": {"command": "f"}}}}}"#);
     let skipped = |projects| {
-        let found = import::found(Client::ClaudeCode, &machine.roots, projects).unwrap();
+        let found = import::found(Client::ClaudeCode, &machine.roots, projects).servers;
         found[0].skipped.clone()
     };
     assert_eq!(skipped(Projects::Current), Some(import::SkippedServer::OtherProject("/elsewhere".into())));
@@ -199,7 +199,7 @@ fn a_server_that_the_user_rejected_stays_off() {
     let machine = Machine::new(Os::Linux);
     machine.write("home/.claude.json", r#"{"projects": {"PROJECT": {"disabledMcpjsonServers": ["no"]}}}"#);
     machine.write("project/.mcp.json", r#"{"mcpServers": {"no": {"command": "n"}, "yes": {"command": "./y"}}}"#);
-    let found = import::found(Client::ClaudeCode, &machine.roots, Projects::Current).unwrap();
+    let found = import::found(Client::ClaudeCode, &machine.roots, Projects::Current).servers;
     assert_eq!(found[0].raw.get("disabled"), Some(&serde_json::json!(true)));
     assert_eq!(found[1].raw.get("disabled"), None);
     assert_eq!((found[0].scope, found[1].scope), (Scope::Project, Scope::Project));
@@ -332,7 +332,7 @@ fn what_connect_writes_import_skips() {
     let machine = Machine::new(Os::Linux);
     for client in Client::ALL {
         machine.connect(client, Scope::User, &launch(), &[]).unwrap();
-        let found = import::found(client, &machine.roots, Projects::Current).unwrap();
+        let found = import::found(client, &machine.roots, Projects::Current).servers;
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].skipped, Some(import::SkippedServer::Toolgate));
     }
@@ -371,5 +371,23 @@ fn a_registered_client_is_taken_over_from_every_spelling() {
         machine.write(file, text);
         let found = machine.found(client);
         assert!(found.contains(expected), "{found}");
+    }
+}
+
+/// A file that cannot be read is told, and the servers of the client's other file are found.
+#[test]
+fn a_broken_file_of_a_client_does_not_hide_its_other_file() {
+    for (broken, whole) in
+        [("project/.cursor/mcp.json", "home/.cursor/mcp.json"), ("home/.cursor/mcp.json", "project/.cursor/mcp.json")]
+    {
+        let machine = Machine::new(Os::Linux);
+        machine.write(broken, "{ \"mcpServers\": {");
+        machine.write(whole, r#"{ "mcpServers": { "notes": { "command": "notes", "alwaysLoad": true } } }"#);
+        let found = import::found(Client::Cursor, &machine.roots, Projects::Current);
+        let names: Vec<&str> = found.servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!((names.as_slice(), found.problems.len()), (&["notes"][..], 1), "{broken}");
+        let dropped = &found.servers[0].dropped;
+        assert!(dropped.iter().all(|key| !key.why.contains("approvals")), "{dropped:?}");
+        assert_eq!(dropped.len(), 1);
     }
 }

@@ -118,6 +118,7 @@ fn an_api_must_have_a_document_and_a_base() {
         (r#"{"type": "openapi", "spec": "a.yaml", "base": "ftp://a"}"#.to_owned(), "must be an http or https URL"),
         (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "auth": {{"k": "a\nb"}}}}"#), "control characters"),
         (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "allowHosts": ["a b"]}}"#), "must be a host"),
+        (r#"{"url": "https://a.example/mcp", "auth": {"allowHosts": ["a b"]}}"#.to_owned(), "must be a host"),
     ] {
         let found = read_server(&server);
         assert!(found.contains(expected), "{server}: {found}");
@@ -373,4 +374,73 @@ fn a_command_is_run_only_where_it_is_allowed_and_servers_are_started() {
         panic!("a process")
     };
     assert_eq!(process.env.get("TOKEN").unwrap().expose(), "Bearer s3cret");
+}
+
+#[test]
+fn the_pattern_with_the_most_letters_says_what_a_tool_does() {
+    let text = r#"{"mcpServers": {"s": {"command": "x"}}, "toolgate": {"backends": {"s": {"tools": {
+        "get_all": {"read_only": false}, "*": {"open_world": false, "idempotent": false}, "get_*": {"read_only": true, "idempotent": true}
+    }}}}}"#;
+    let checked = read(text.into(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+    let policy = &checked.backends["s"].policy;
+    let of =
+        |tool: &str| policy.traits_of(tool).hints().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>();
+    assert_eq!(of("get_one"), ["readOnlyHint true", "idempotentHint true", "openWorldHint false"]);
+    assert_eq!(of("get_all"), ["readOnlyHint false", "idempotentHint true", "openWorldHint false"]);
+    assert_eq!(of("set"), ["idempotentHint false", "openWorldHint false"]);
+    for (tools, problem) in [
+        (r#"{"x": {"read_only": true, "destructive": true}}"#, "cannot be destructive"),
+        (r#"{"": {}}"#, "must not be an empty pattern"),
+        (r#"{"x": {"readOnly": true}}"#, "did you mean read_only?"),
+    ] {
+        let text = format!(
+            r#"{{"mcpServers": {{"s": {{"command": "x"}}}}, "toolgate": {{"backends": {{"s": {{"tools": {tools}}}}}}}}}"#
+        );
+        let problems = shown(&read(text.into_bytes(), "toolgate.json").unwrap_err());
+        assert!(problems.contains(problem), "{problems}");
+    }
+}
+
+#[test]
+fn a_more_specific_pattern_replaces_what_contradicts_it() {
+    let text = r#"{"mcpServers": {"s": {"command": "x"}}, "toolgate": {"backends": {"s": {"tools": {
+        "*": {"destructive": true}, "get_user": {"read_only": true}, "list_*": {"read_only": true}, "list_and_clear": {"destructive": true}
+    }}}}}"#;
+    let checked = read(text.into(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+    let policy = &checked.backends["s"].policy;
+    let of = |tool: &str| policy.traits_of(tool).hints().collect::<Vec<_>>();
+    assert_eq!(of("set_user"), [("destructiveHint", true)]);
+    assert_eq!(of("get_user"), [("readOnlyHint", true)]);
+    assert_eq!(of("list_users"), [("readOnlyHint", true)]);
+    assert_eq!(of("list_and_clear"), [("destructiveHint", true)]);
+}
+
+/// Also of a server that cannot be started.
+#[test]
+fn the_secrets_of_a_configuration_are_known() {
+    let text = r#"{"mcpServers": {
+        "local": {"command": "x", "args": ["--api-key", "opensesame"], "env": {"LEVEL": "debugging", "DB_PASSWORD": "letmein1"}},
+        "remote": {"url": "https://u:pa55word@example.com/mcp?key=querykey", "headers": {"X-Api-Key": "headerkey"}},
+        "unset": {"command": "x", "env": {"A": "${NOT_SET}", "TOKEN": "of-one-that-is-not-started"}},
+        "api": {"type": "openapi", "spec": "./a.yaml", "base": "https://example.com", "auth": {"basic": "ann:passphrase"}}
+    }, "toolgate": {
+        "runs": {"webhook_secret": "webhook words"},
+        "functions": {"price": {"url": "https://example.com/", "headers": {"Authorization": "Bearer functiontoken"}}}
+    }}"#;
+    let checked = read(text.into(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+    let secrets: Vec<&str> = checked.secrets.iter().collect();
+    let expected = [
+        "ann:passphrase",
+        "functiontoken",
+        "headerkey",
+        "letmein1",
+        "of-one-that-is-not-started",
+        "opensesame",
+        "pa55word",
+        "passphrase",
+        "querykey",
+        "webhook words",
+    ];
+    assert_eq!(secrets, expected);
+    assert!(!format!("{checked:?}").contains("passphrase"), "never shown");
 }

@@ -8,8 +8,10 @@ use toolgate_guest::lockdown::{Reuse, Without};
 
 use super::runs::{EngineState, Executor};
 use super::{Engine, EngineChoice, IsolationMode};
+use crate::migrate::{KnownPrograms, RacePolicy};
 use crate::oom::OomCounters;
 use crate::process::{FORKS_PER_ZYGOTE, Pool, StartError, WorkerCommand, Zygote};
+use crate::shared_core::cores_of_thread;
 use crate::turns::TurnQueue;
 use crate::v8::{V8, V8Settings};
 
@@ -20,6 +22,7 @@ pub struct EngineBuilder {
     engine: EngineChoice,
     v8: V8Settings,
     rehearse: bool,
+    race: RacePolicy,
     worker: WorkerCommand,
     without: Without,
     reuse: Reuse,
@@ -37,6 +40,7 @@ impl Default for EngineBuilder {
             engine: EngineChoice::default(),
             v8: V8Settings::default(),
             rehearse: false,
+            race: RacePolicy::WhenIdle,
             worker: WorkerCommand::default(),
             without: Without::default(),
             reuse: Reuse::default(),
@@ -67,7 +71,13 @@ impl EngineBuilder {
     /// Migrates runs to a second QuickJS worker instead of V8: the same code, without the cost of V8. For tests.
     #[doc(hidden)]
     pub fn rehearse_migration(self) -> Self {
-        EngineBuilder { rehearse: true, ..self }
+        EngineBuilder { rehearse: true, race: RacePolicy::Never, ..self }
+    }
+
+    /// Migrates without stopping the first worker, whether or not a core is idle. For tests.
+    #[doc(hidden)]
+    pub fn always_race(self) -> Self {
+        EngineBuilder { race: RacePolicy::Always, ..self }
     }
 
     /// The program that is started as the zygote.
@@ -124,10 +134,13 @@ impl EngineBuilder {
             v8,
             engine: self.engine,
             rehearse: self.rehearse,
+            race: self.race,
+            programs: KnownPrograms::default(),
             queue,
             runtime,
             disposed,
             oom: OomCounters::new(),
+            cores: cores_of_thread(),
         })))
     }
 }

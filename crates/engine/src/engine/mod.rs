@@ -21,7 +21,9 @@ pub use request::{ComputeOptions, EngineChoice, IsolationMode, Request, UnknownE
 use crate::outcome;
 use crate::process::StartError;
 use crate::queue;
+use crate::shared_core::cores_of_thread;
 use crate::source::Compiled;
+use crate::turns::TurnLoan;
 use crate::v8::V8Status;
 use runs::{AcceptedRun, EngineState, not_started};
 
@@ -62,10 +64,12 @@ impl Engine {
 
     /// Runs a program on this thread. Must not be called from an async task.
     pub fn run_blocking(&self, request: Request) -> Report {
-        let accepted = match self.accept(request) {
+        let mut accepted = match self.accept(request) {
             Ok(accepted) => accepted,
             Err(report) => return *report,
         };
+        // The thread is the caller's, and is to be as it was.
+        accepted.cores = cores_of_thread();
         let slot = match self.0.queue.try_enter() {
             Some(slot) => Ok(slot),
             None => self.0.runtime.block_on(queue::enter(
@@ -103,6 +107,11 @@ impl Engine {
         self.0.reuse_refusal()
     }
 
+    /// Lets one more run in until the loan is dropped: for a run that has a worker and waits for a person.
+    pub fn lend_turn(&self) -> TurnLoan {
+        self.0.queue.lend()
+    }
+
     /// Ends the workers; every later run is `UNAVAILABLE`. Disposing twice does nothing.
     pub fn dispose(&self) {
         self.0.dispose();
@@ -137,6 +146,7 @@ impl Engine {
                 program,
                 cancel: request.cancel.child_token(),
                 oom_baseline: self.0.oom.baseline(),
+                cores: self.0.cores,
                 request,
             }),
             Err(failure) => Err(Box::new(Report { elapsed: since.elapsed(), ..not_started(failure) })),

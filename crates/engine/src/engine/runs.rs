@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::thread::CpuSet;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::frame::{Question, Seed};
@@ -14,7 +15,7 @@ use toolgate_wire::{
 use super::{EngineChoice, Request};
 use crate::cancel::on_cancel;
 use crate::host::Host;
-use crate::migrate::PendingWorker;
+use crate::migrate::{KnownPrograms, PendingWorker, ProgramKey, RacePolicy, Thresholds};
 use crate::oom::{Baseline, OomCounters};
 use crate::outcome;
 use crate::process::{MigrationRequest, NoWorker, Pool, ProcessEnd, ReuseKey};
@@ -31,10 +32,14 @@ pub(super) struct EngineState {
     pub(super) v8: V8,
     pub(super) engine: EngineChoice,
     pub(super) rehearse: bool,
+    pub(super) race: RacePolicy,
+    pub(super) programs: KnownPrograms,
     pub(super) queue: Arc<TurnQueue>,
     pub(super) runtime: Handle,
     pub(super) disposed: AtomicBool,
     pub(super) oom: OomCounters,
+    /// The cores of the thread that built the engine.
+    pub(super) cores: Option<CpuSet>,
 }
 
 /// Where QuickJS workers run.
@@ -53,6 +58,8 @@ pub(super) struct AcceptedRun {
     pub(super) deadline: Instant,
     /// Child of the caller's token, which other runs may share. Also cancelled when the run's future is dropped.
     pub(super) cancel: CancellationToken,
+    /// The cores that it may use.
+    pub(super) cores: Option<CpuSet>,
     /// The OOM killer's count when the run was accepted.
     pub(super) oom_baseline: Baseline,
 }
@@ -75,6 +82,7 @@ impl EngineState {
             elapsed: run.since.elapsed(),
             logs: execution.logs,
             calls: execution.calls,
+            has_unrecorded_calls: false,
             usage: Usage { queued_ms: queued.as_secs_f64() * 1e3, ..execution.usage },
             isolation: execution.isolation,
             engine: execution.engine,
@@ -117,13 +125,14 @@ impl EngineState {
         }
         let registered = on_cancel(&run.cancel, worker.killer());
         let rewound = worker.was_rewound();
-        let threshold = self.v8.settings().move_after + data_migration_cost(run.request.data.as_deref());
+        let known = self.may_migrate(run).then(|| self.known_program(run));
         let job = self.job(run);
         let run = &*run;
         let on_cancel = |stop: Box<dyn Fn() + Send + Sync>| on_cancel(&run.cancel, stop);
         let start = || self.start_target(pool, run);
+        let race = self.race;
         let migration =
-            self.may_migrate(run).then_some(MigrationRequest { threshold, start: &start, on_cancel: &on_cancel });
+            known.map(|(_, thresholds)| MigrationRequest { thresholds, race, start: &start, on_cancel: &on_cancel });
         let (driven, process, used) = worker.run(job, migration);
         let moved = driven.moved;
         let layers = driven.target_layers.map_or(layers, |target| layers.weaker(target));
@@ -138,6 +147,10 @@ impl EngineState {
             pool.put_back(key, used);
         }
         pool.refill();
+        if let Some((program, _)) = known {
+            let computed = Duration::from_secs_f64(execution.usage.cpu_ms / 1e3);
+            self.programs.remember(program, moved.map(|moved| moved.to), computed);
+        }
         if moved.is_some() && !self.rehearse {
             self.refill_v8(run);
         }
@@ -151,6 +164,15 @@ impl EngineState {
     fn may_migrate(&self, run: &AcceptedRun) -> bool {
         let choice = run.request.engine.unwrap_or(self.engine);
         choice == EngineChoice::Auto && (self.rehearse || self.v8.pool().is_ok())
+    }
+
+    /// The program of a run that may migrate, and when it does.
+    fn known_program(&self, run: &AcceptedRun) -> (ProgramKey, Thresholds) {
+        let data = run.request.data.as_deref();
+        let racing = self.v8.settings().move_after;
+        let unknown = Thresholds { racing, alone: racing + data_migration_cost(data) };
+        let program = self.programs.key(run.request.caller.as_deref(), run.request.profile, run.program.js(), data);
+        (program, self.programs.thresholds(program, unknown))
     }
 
     /// Starts the worker that a run migrates to.
@@ -233,6 +255,8 @@ impl EngineState {
             recorder: request.recorder.clone(),
             replay: request.replay.clone(),
             runtime: self.runtime.clone(),
+            cores: run.cores,
+            core: None,
         }
     }
 
@@ -374,7 +398,7 @@ fn random_number() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{HostCall, HostFuture};
+    use crate::host::{HeldBytes, HostCall, HostFuture};
 
     struct Backends(Vec<(&'static str, String)>);
 
@@ -391,6 +415,10 @@ mod tests {
 
         fn has_tools(&self) -> bool {
             !self.0.is_empty()
+        }
+
+        fn take_held(&self, _: toolgate_wire::CallId) -> Option<HeldBytes> {
+            None
         }
     }
 

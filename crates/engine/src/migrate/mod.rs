@@ -6,9 +6,16 @@
 //! made once. The first new message shows that the target has caught up: the source is killed and the run goes on with
 //! the target. If the target sends a different message, ends, or is too slow, it is killed and the source resumes.
 //!
+//! While a core is idle, the source is not stopped: both go on, and the run ends with the one that is ahead. What the host
+//! has seen of a program decides when its next run moves.
+//!
 //! # Layout
+//! - `known`: where earlier runs of a program ended
+//! - `race`: source and target at the same time
 //! - `replay`: the repetition on the target; the messages themselves are in [`crate::transcript`]
 
+mod known;
+mod race;
 mod replay;
 
 use std::io;
@@ -23,12 +30,26 @@ use crate::process::ProcessEnd;
 use crate::pump::Lost;
 use crate::socket::WorkerSocket;
 
+pub(crate) use known::{KnownPrograms, ProgramKey};
+pub(crate) use race::{RacePolicy, Raced};
+
 /// How often a starting target is checked.
 const TARGET_PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// Shortest time between two reads of the source's processor time.
 const MIN_CLOCK_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a target may take to start.
 const TARGET_START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two looks for an idle core.
+const IDLE_CORE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Processor time after which a run migrates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Thresholds {
+    /// If a core is idle: the run loses nothing.
+    pub(crate) racing: Duration,
+    /// If the source must be stopped for it.
+    pub(crate) alone: Duration,
+}
 
 /// The worker that a run leaves.
 pub(crate) trait SourceWorker {
@@ -72,10 +93,18 @@ pub(crate) type OnCancel<'a> = &'a dyn Fn(Box<dyn Fn() + Send + Sync>) -> Regist
 /// What the migration of one run needs.
 pub(crate) struct MigrationOptions<'a> {
     pub(crate) source: &'a dyn SourceWorker,
-    /// Processor time after which the run migrates.
-    pub(crate) threshold: Duration,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) race: RacePolicy,
     pub(crate) start: StartTarget<'a>,
     pub(crate) on_cancel: OnCancel<'a>,
+}
+
+impl MigrationOptions<'_> {
+    /// Processor time before which the run does not migrate.
+    fn earliest(&self) -> Duration {
+        let Thresholds { racing, alone } = self.thresholds;
+        if self.race == RacePolicy::Never { alone } else { racing.min(alone) }
+    }
 }
 
 /// A migration that may happen: from the start of the run until its target is ready.
@@ -84,12 +113,15 @@ pub(crate) struct Migration<'a> {
     began: Instant,
     next_check: Instant,
     pending: Option<(Box<dyn PendingWorker>, Instant)>,
+    /// Whether the source goes on beside the target.
+    is_race: bool,
 }
 
 impl<'a> Migration<'a> {
     pub(crate) fn new(options: MigrationOptions<'a>) -> Self {
         let began = Instant::now();
-        Migration { next_check: began + options.threshold, options, began, pending: None }
+        let earliest = options.earliest();
+        Migration { next_check: began + earliest, options, began, pending: None, is_race: false }
     }
 
     /// When [`Migration::check`] is due.
@@ -103,8 +135,12 @@ impl<'a> Migration<'a> {
         match self.pending.take() {
             None => {
                 let used = self.options.source.clock().read();
-                if used < self.options.threshold {
-                    self.next_check = now + (self.options.threshold - used).max(MIN_CLOCK_INTERVAL);
+                let Thresholds { racing, alone } = self.options.thresholds;
+                self.is_race = used >= racing && self.options.race.allows();
+                if !self.is_race && used < alone {
+                    let earliest = self.options.earliest();
+                    let wait = if used < earliest { earliest - used } else { (alone - used).min(IDLE_CORE_INTERVAL) };
+                    self.next_check = now + wait.max(MIN_CLOCK_INTERVAL);
                     return Ok(None);
                 }
                 self.pending = Some(((self.options.start)()?, now));
@@ -125,6 +161,11 @@ impl<'a> Migration<'a> {
         }
     }
 
+    /// When the race ends, if the source goes on beside the target.
+    pub(crate) fn race_end(&self, now: Instant) -> Option<Instant> {
+        self.is_race.then(|| race::race_end(now, self.options.source.clock().read()))
+    }
+
     /// What the report says about the attempt.
     pub(crate) fn record(&self, to: Destination, stopped: Instant, caught_up: Instant) -> Moved {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -137,8 +178,19 @@ impl<'a> Migration<'a> {
 pub(crate) enum MigrationFailure {
     /// The target sent a message that the source had not sent.
     Diverged,
-    /// The target ended, or was too slow.
+    /// The target ended, or was too slow, or the run said more than is kept for a target.
     Lost,
     /// The run itself is over; `caught_up` tells whether the target had repeated everything by then.
     Over { lost: Lost, caught_up: bool },
+}
+
+impl MigrationFailure {
+    /// Where the run is.
+    pub(crate) fn destination(&self) -> Destination {
+        match self {
+            MigrationFailure::Over { caught_up: true, .. } => Destination::V8,
+            MigrationFailure::Diverged => Destination::StayedDiverged,
+            MigrationFailure::Lost | MigrationFailure::Over { .. } => Destination::StayedLost,
+        }
+    }
 }

@@ -8,6 +8,7 @@ use toolgate_wire::FromWorker;
 use super::{MigrationFailure, TargetWorker};
 use crate::outbox::Outbox;
 use crate::pump::{Lost, Pump};
+use crate::socket::WakeSource;
 use crate::transcript::{Digest, Entry};
 
 /// The shortest time that a replay is given.
@@ -22,18 +23,23 @@ pub(crate) struct Replayed {
 }
 
 impl Pump {
+    /// The repetition of this run on a target, before its first message.
+    pub(crate) fn begin_replay(&self, target: &mut dyn TargetWorker) -> MigrationReplay {
+        let outbox = target.socket().outbox();
+        self.channel().follow(&outbox);
+        MigrationReplay { outbox, index: 0, lines: 0, caught_up: None, early: None }
+    }
+
     /// Sends the transcript to the target and waits for its first message that the source did not send.
     ///
     /// The source is stopped meanwhile. A replay may take as long as the run has computed so far.
     pub(crate) fn replay(
         &mut self,
         target: &mut dyn TargetWorker,
+        mut replay: MigrationReplay,
         computed: Duration,
     ) -> Result<Replayed, MigrationFailure> {
-        let outbox = target.socket().outbox();
-        self.channel().follow(&outbox);
         let timeout = Instant::now() + computed.max(MIN_REPLAY_TIMEOUT);
-        let mut replay = Replay { outbox, index: 0, lines: 0, caught_up: None };
         loop {
             self.fire_due();
             let now = Instant::now();
@@ -49,7 +55,13 @@ impl Pump {
             } else {
                 until = until.min(timeout);
             }
-            let frame = target.socket().next(until, Some(&replay.outbox)).map_err(|_| MigrationFailure::Lost)?;
+            let frame = match replay.early.take() {
+                Some(frame) => Some(frame),
+                None => target
+                    .socket()
+                    .next(until, Some(&replay.outbox), WakeSource::WorkerAndOutbox)
+                    .map_err(|_| MigrationFailure::Lost)?,
+            };
             let Some(frame) = frame else { continue };
             if replay.is_repeated_line(&frame, self.lines_logged()) {
                 continue;
@@ -67,19 +79,26 @@ impl Pump {
 }
 
 /// The progress of a replay.
-struct Replay {
+pub(crate) struct MigrationReplay {
     outbox: Arc<Outbox>,
     /// Index of the next entry of the transcript.
-    index: usize,
+    pub(super) index: usize,
     /// Console lines that were repeated.
     lines: u64,
-    caught_up: Option<Instant>,
+    pub(super) caught_up: Option<Instant>,
+    /// A message of the target that was read before the source was stopped.
+    early: Option<FromWorker>,
 }
 
-impl Replay {
+impl MigrationReplay {
+    /// Gives back a message of the target that was read before the source was stopped.
+    pub(crate) fn put_back(&mut self, frame: FromWorker) {
+        self.early = Some(frame);
+    }
+
     /// Sends entries up to the next message that the target has to send itself, and returns that message's digest;
     /// `None` at the end of the transcript.
-    fn feed(&mut self, pump: &Pump) -> Option<Digest> {
+    pub(super) fn feed(&mut self, pump: &Pump) -> Option<Digest> {
         loop {
             match pump.channel().entry(self.index)? {
                 Entry::Sent(kind, bytes) => self.outbox.put(kind, bytes),
@@ -91,7 +110,7 @@ impl Replay {
 
     /// Console lines that the run has printed already are counted and dropped. They are not compared: the text of an
     /// error differs between interpreters.
-    fn is_repeated_line(&mut self, frame: &FromWorker, logged: u64) -> bool {
+    pub(super) fn is_repeated_line(&mut self, frame: &FromWorker, logged: u64) -> bool {
         let repeated = matches!(frame, FromWorker::Log { .. }) && self.lines < logged;
         if repeated {
             self.lines += 1;

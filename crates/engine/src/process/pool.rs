@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use super::worker::{Idle, Ready, RehearsalWorker, UsedWorker};
 use super::zygote::{StartError, Zygote};
 use crate::migrate::PendingWorker;
 use crate::pump::Lost;
-use crate::refill::RefillThread;
+use crate::refill::{ANSWER_HEAD_START, RefillThread};
 
 /// Forks that may fail before a run gives up.
 const MAX_ATTEMPTS: u32 = 4;
@@ -25,12 +25,17 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Snapshots that may fail in a row before no more are taken: this system does not permit them.
 const MAX_SNAPSHOT_FAILURES: u32 = 3;
+/// Delay before used workers are rewound in the background. A caller whose next run comes sooner rewinds its worker itself,
+/// without another thread in between.
+const REWIND_DELAY: Duration = Duration::from_millis(1);
 
 /// Idle workers, and the thread that forks new ones.
 pub(crate) struct Pool {
     idle: Arc<IdleWorkers>,
     used: Arc<UsedWorkers>,
     refill_thread: RefillThread<()>,
+    /// Whether a refill is requested that has not begun.
+    is_requested: Arc<AtomicBool>,
 }
 
 /// Idle workers, oldest first.
@@ -81,14 +86,17 @@ impl Pool {
             snapshot_refusal: Mutex::default(),
         });
         let used = Arc::new(UsedWorkers::default());
-        let refill_thread = RefillThread::new("toolgate-refill", {
-            let (idle, used) = (idle.clone(), used.clone());
+        let is_requested = Arc::new(AtomicBool::new(false));
+        let delay = if reuse == Reuse::SameCaller { REWIND_DELAY } else { ANSWER_HEAD_START };
+        let refill_thread = RefillThread::new("toolgate-refill", delay, {
+            let (idle, used, is_requested) = (idle.clone(), used.clone(), is_requested.clone());
             move |()| {
+                is_requested.store(false, Ordering::Release);
                 used.rewind_all();
                 idle.refill();
             }
         })?;
-        let pool = Pool { idle, used, refill_thread };
+        let pool = Pool { idle, used, refill_thread, is_requested };
         pool.refill();
         Ok(pool)
     }
@@ -153,7 +161,8 @@ impl Pool {
 
     /// Fills the pool in the background. Called after a run, because a fork during a run slows it down.
     pub(crate) fn refill(&self) {
-        if self.idle.size > 0 || self.idle.reuse == Reuse::SameCaller {
+        let has_work = self.idle.size > 0 || self.idle.reuse == Reuse::SameCaller;
+        if has_work && !self.is_requested.swap(true, Ordering::AcqRel) {
             self.refill_thread.request(());
         }
     }
@@ -224,9 +233,10 @@ impl IdleWorkers {
         prepared.map_err(|_| Lost::Closed { started: false })
     }
 
-    /// Whether a new worker rehearses. With more runs than cores, the rehearsal takes more time from them than it saves.
+    /// Whether a new worker rehearses. With more runs than cores, the rehearsal takes more time from them than it saves. One
+    /// that is put back does not: every page that a rehearsal writes is put back after every run.
     fn pace(&self) -> Pace {
-        if self.zygote.in_use.others() > self.cores { Pace::Now } else { Pace::Ahead }
+        if self.takes_snapshots() || self.zygote.in_use.others() > self.cores { Pace::Now } else { Pace::Ahead }
     }
 
     fn fork(&self, pace: Pace) -> Result<Idle, StartError> {

@@ -51,9 +51,11 @@ impl UsedWorkers {
                 }
             } else if let Some(used) = newest(&mut state.used, key) {
                 drop(state);
-                let rewound = used.rewind();
+                if let Some(mut worker) = used.rewind().filter(|worker| worker.has_time_for(wall)) {
+                    worker.count_in_use(true);
+                    return Some(worker);
+                }
                 state = self.state.lock();
-                state.rewound.extend(rewound.map(|worker| (key.clone(), worker)));
             } else if state.in_progress.contains(key) {
                 self.rewound.wait(&mut state);
             } else {

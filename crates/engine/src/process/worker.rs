@@ -16,8 +16,11 @@ use toolgate_wire::frame::{End, Layers};
 
 use super::zygote::{GroupUse, InUse, StartError, Zygote, kill};
 use crate::clock::CpuClock;
-use crate::migrate::{MigrationOptions, OnCancel, PendingWorker, SourceWorker, StartTarget, TargetWorker};
+use crate::migrate::{
+    MigrationOptions, OnCancel, PendingWorker, RacePolicy, SourceWorker, StartTarget, TargetWorker, Thresholds,
+};
 use crate::pump::{Driven, Finished, Job, Lost, drive};
+use crate::shared_core::SharedCore;
 use crate::socket::WorkerSocket;
 
 /// A worker that waits for a program, or is still being forked.
@@ -31,6 +34,7 @@ pub(crate) struct Ready {
     socket: WorkerSocket,
     pid: Pid,
     handle: Arc<OwnedFd>,
+    clock: CpuClock,
     layers: Layers,
     zygote: Arc<Zygote>,
     /// Given up when it is dropped.
@@ -83,6 +87,7 @@ impl Idle {
             socket: self.socket,
             pid,
             handle: Arc::new(handle),
+            clock: CpuClock::of(pid),
             layers,
             zygote: zygote.clone(),
             group: Some(self.group),
@@ -138,27 +143,33 @@ impl Ready {
 
     /// Whether it can take a run: its process has not ended, and `RLIMIT_CPU` leaves the run its time.
     pub(super) fn can_run_for(&mut self, wall: Duration) -> bool {
-        let has_time = self.bounds.is_none_or(|bounds| bounds.cpu >= bounds_of_wall(wall));
-        has_time && !self.socket.has_input()
+        self.has_time_for(wall) && !self.socket.has_input()
+    }
+
+    /// Whether `RLIMIT_CPU` leaves a run its time.
+    pub(super) fn has_time_for(&self, wall: Duration) -> bool {
+        self.bounds.is_none_or(|bounds| bounds.cpu >= bounds_of_wall(wall))
     }
 
     /// Runs the program, then kills the process, unless it returned a value and can be rewound.
     pub(crate) fn run(
         mut self,
-        job: Job,
+        mut job: Job,
         migration: Option<MigrationRequest<'_>>,
     ) -> (Driven, ProcessEnd, Option<UsedWorker>) {
-        let clock = CpuClock::of(self.pid);
+        let clock = self.clock.clone();
         let clock = if self.was_rewound() && migration.is_some() { clock.restarted() } else { clock };
         let source = Process { clock, handle: self.handle.clone() };
         self.bounds = Some(self.bounds_with(&job));
-        let options = migration.map(|MigrationRequest { threshold, start, on_cancel }| MigrationOptions {
+        job.core = job.cores.and_then(|cores| SharedCore::of_worker(self.pid, cores));
+        let options = migration.map(|MigrationRequest { thresholds, race, start, on_cancel }| MigrationOptions {
             source: &source,
-            threshold,
+            thresholds,
+            race,
             start,
             on_cancel,
         });
-        let driven = drive(&mut self.socket, job, options);
+        let driven = drive(&mut self.socket, job, Some(self.clock.clone()), options);
         if self.snapshot.is_some() && self.rewinds < MAX_REWINDS && returned(&driven) {
             self.count_in_use(false);
             return (driven, ProcessEnd::Exit, Some(UsedWorker(self)));
@@ -205,8 +216,8 @@ impl UsedWorker {
     /// Puts the process back to its snapshot. It is killed when anything remains that cannot be compared or put back.
     pub(super) fn rewind(self) -> Option<Ready> {
         let UsedWorker(mut worker) = self;
-        let (snapshot, bounds) = (worker.snapshot.as_ref()?, worker.bounds?);
-        if CpuClock::of(worker.pid).read() > MAX_CPU_OF_ALL_RUNS {
+        let (snapshot, bounds) = (worker.snapshot.as_mut()?, worker.bounds?);
+        if worker.clock.read() > MAX_CPU_OF_ALL_RUNS {
             return None;
         }
         let stopped = snapshot.stop().ok()?;
@@ -221,8 +232,8 @@ impl UsedWorker {
 
 /// How a run may migrate away from its worker.
 pub(crate) struct MigrationRequest<'a> {
-    /// Processor time after which it migrates.
-    pub(crate) threshold: Duration,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) race: RacePolicy,
     pub(crate) start: StartTarget<'a>,
     pub(crate) on_cancel: OnCancel<'a>,
 }
@@ -261,7 +272,7 @@ impl TargetWorker for Ready {
     }
 
     fn clock(&self) -> CpuClock {
-        CpuClock::of(self.pid)
+        self.clock.clone()
     }
 
     fn layers(&self) -> Layers {

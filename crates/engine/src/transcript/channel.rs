@@ -4,16 +4,21 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use toolgate_wire::{CallState, FromWorker, Start, ToWorker, codec};
+use toolgate_wire::codec::{self, HEADER, REPLY_HEAD, ReplyHead};
+use toolgate_wire::{CallState, FromWorker, Start, ToWorker};
 
 use super::digest::{Digest, DigestKey};
 use super::recorder::{Delivery, Recorder};
+use crate::host::HeldBytes;
 use crate::outbox::{FrameKind, Outbox};
 
 /// Bytes of messages that are kept; a run with more cannot migrate.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of a reply from which on its text is sent from where it is: below, one copy costs less than a second buffer.
+const LONG_REPLY: usize = 64 * 1024;
 /// Messages that are kept.
 const MAX_ENTRIES: usize = 200_000;
 
@@ -56,6 +61,8 @@ struct State {
     recorder: Option<Arc<dyn Recorder>>,
     /// Whether the recorder has all messages so far already.
     is_repeating: bool,
+    /// How long the run has waited for people, as far as its worker knows.
+    told_waited: Duration,
 }
 
 /// What a channel records.
@@ -71,7 +78,14 @@ impl Channel {
     pub(crate) fn new(outbox: Arc<Outbox>, options: ChannelOptions) -> Self {
         let ChannelOptions { may_migrate, recorder, is_repeating } = options;
         let transcript = may_migrate.then(Transcript::default);
-        Channel(Mutex::new(State { outbox, transcript, follower: None, recorder, is_repeating }))
+        Channel(Mutex::new(State {
+            outbox,
+            transcript,
+            follower: None,
+            recorder,
+            is_repeating,
+            told_waited: Duration::ZERO,
+        }))
     }
 
     /// From now on messages are new to the recorder.
@@ -92,25 +106,39 @@ impl Channel {
     /// Sends the program, and the data that it announces without copying it.
     pub(crate) fn send_start(&self, start: Start, data: Option<String>) {
         let message = ToWorker::Start(Box::new(start));
-        self.deliver(Delivery { message: &message, data: data.as_deref(), state: None });
+        self.deliver(Delivery { message: &message, data: data.as_deref(), state: None }, None);
         if let Some(data) = data {
-            self.0.lock().put(FrameKind::Data, data.into_bytes());
+            self.0.lock().put(FrameKind::Data, data.into_bytes(), None);
         }
     }
 
     /// Sends a message; a reply with what is known about the effect of its call.
     pub(crate) fn send(&self, message: &ToWorker, state: Option<CallState>) {
-        self.deliver(Delivery { message, data: None, state });
+        self.deliver(Delivery { message, data: None, state }, None);
     }
 
-    fn deliver(&self, delivery: Delivery<'_>) {
+    /// Sends a reply; `held` is dropped when the worker has taken it. The text of a long one is not copied.
+    pub(crate) fn send_held(&self, reply: ToWorker, state: CallState, held: Option<HeldBytes>) {
+        let delivery = Delivery { message: &reply, data: None, state: Some(state) };
+        match reply {
+            ToWorker::Reply { body: Ok(ref text), .. } if text.len() >= LONG_REPLY => {
+                let mut state = self.0.lock();
+                state.tell_waited();
+                state.record_delivery(delivery);
+                state.put_long_reply(reply, held);
+            }
+            _ => self.deliver(delivery, held),
+        }
+    }
+
+    fn deliver(&self, delivery: Delivery<'_>, held: Option<HeldBytes>) {
         let mut bytes = Vec::new();
         codec::encode_to_worker(delivery.message, &mut bytes);
         let mut state = self.0.lock();
-        if let Some(recorder) = state.recorder.as_ref().filter(|_| !state.is_repeating) {
-            recorder.delivered(delivery);
-        }
-        state.put(FrameKind::of(delivery.message), bytes);
+        state.tell_waited();
+        state.put(FrameKind::of(delivery.message), bytes, held);
+        // Under the same lock, so before anything that the worker says to it; after the send, so that the worker goes on meanwhile.
+        state.record_delivery(delivery);
     }
 
     /// Records a message of the worker. Must be called before the message is acted on. Console lines are not part of
@@ -131,6 +159,11 @@ impl Channel {
     /// Whether the transcript is complete, so that the run can migrate.
     pub(crate) fn can_migrate(&self) -> bool {
         self.0.lock().transcript.is_some()
+    }
+
+    /// Whether a follower must stop repeating: the transcript has reached its bound.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.lock().transcript.as_ref().is_some_and(Transcript::is_full)
     }
 
     /// The entry at an index; `None` beyond the end.
@@ -157,6 +190,8 @@ impl Channel {
                 follower.put(kind, bytes);
             }
         }
+        // The old worker is killed, so its outbox is never flushed again.
+        follower.take_over(&state.outbox);
         state.outbox = follower;
     }
 
@@ -169,10 +204,43 @@ impl Channel {
 }
 
 impl State {
-    fn put(&mut self, kind: FrameKind, bytes: Vec<u8>) {
+    /// Tells the recorder of a message to the worker.
+    fn record_delivery(&self, delivery: Delivery<'_>) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| !self.is_repeating) {
+            recorder.delivered(delivery);
+        }
+    }
+
+    /// Tells the worker how long the run waited for a person since it was last told. A repetition has its own time.
+    fn tell_waited(&mut self) {
+        let waited = self.recorder.as_ref().map_or(Duration::ZERO, |recorder| recorder.waited());
+        let new = waited.saturating_sub(self.told_waited);
+        if let Ok(ms @ 1..) = u64::try_from(new.as_millis()) {
+            self.told_waited += Duration::from_millis(ms);
+            let (message, mut bytes) = (ToWorker::Waited { ms }, Vec::new());
+            codec::encode_to_worker(&message, &mut bytes);
+            self.outbox.put(FrameKind::of(&message), Arc::new(bytes));
+        }
+    }
+
+    fn put(&mut self, kind: FrameKind, bytes: Vec<u8>, held: Option<HeldBytes>) {
         let bytes = Arc::new(bytes);
         self.record(|| (Entry::Sent(kind, bytes.clone()), if kind == FrameKind::Data { 0 } else { bytes.len() }));
-        self.outbox.put(kind, bytes);
+        self.outbox.put_held(kind, bytes, held);
+        if let Some(follower) = &self.follower {
+            follower.wake_pump();
+        }
+    }
+
+    /// Sends a reply as two entries, its head and its text.
+    fn put_long_reply(&mut self, reply: ToWorker, held: Option<HeldBytes>) {
+        let ToWorker::Reply { id, now, body: Ok(text) } = reply else { return };
+        let mut head = Vec::with_capacity(HEADER + REPLY_HEAD);
+        codec::encode_reply_head(&ReplyHead { id, now, ok: true }, text.len(), &mut head);
+        let (head, text) = (Arc::new(head), Arc::new(text));
+        self.record(|| (Entry::Sent(FrameKind::ReplyHead, head.clone()), head.len()));
+        self.record(|| (Entry::Sent(FrameKind::Reply, text.clone()), text.len()));
+        self.outbox.put_long_reply(head, text, held);
         if let Some(follower) = &self.follower {
             follower.wake_pump();
         }
@@ -183,9 +251,53 @@ impl State {
         let (entry, bytes) = entry();
         transcript.entries.push(entry);
         transcript.bytes += bytes;
-        // A transcript that a follower is repeating is kept until that ends.
+        // A transcript that a follower is repeating is kept until that ends: a race ends when it is full, and while the
+        // source is stopped it grows by the replies to calls in progress alone.
         if transcript.is_full() && self.follower.is_none() {
             self.transcript = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use toolgate_wire::CallId;
+
+    use super::*;
+
+    #[test]
+    fn what_counts_a_reply_goes_with_the_run_to_its_new_worker() {
+        let (to_source, _source) = UnixStream::pair().expect("pair");
+        let (to_target, mut target) = UnixStream::pair().expect("pair");
+        let (source_outbox, target_outbox) =
+            [to_source, to_target].map(|stream| Arc::new(Outbox::new(&stream).expect("outbox"))).into();
+        let options = ChannelOptions { may_migrate: true, recorder: None, is_repeating: false };
+        let channel = Channel::new(source_outbox.clone(), options);
+        let counted = [Arc::new(()), Arc::new(())];
+        let reply = |id: u32, bytes: usize| {
+            let message = ToWorker::Reply { id: CallId(id), now: 0.0, body: Ok(vec![b'x'; bytes]) };
+            channel.send_held(message, CallState::Applied, Some(Box::new(counted[id as usize].clone())));
+        };
+        let counts = || counted.each_ref().map(|counted| Arc::strong_count(counted) - 1);
+        // The source is stopped: its socket is full of this, and the replies wait.
+        source_outbox.put(FrameKind::Data, Arc::new(vec![0; 8 * 1024 * 1024]));
+        channel.follow(&target_outbox);
+        reply(0, 1);
+        reply(1, 8 * 1024 * 1024);
+        assert_eq!(counts(), [1, 1]);
+        channel.switch_to_follower(0);
+        // The target's socket has accepted the short reply, and not all of the long one.
+        assert_eq!(counts(), [0, 1]);
+        assert!(source_outbox.is_empty());
+        let reader = std::thread::spawn(move || target.read_to_end(&mut Vec::new()));
+        while target_outbox.flush() {
+            std::thread::yield_now();
+        }
+        assert_eq!(counts(), [0, 0]);
+        drop((channel, target_outbox));
+        reader.join().expect("reader").expect("read");
     }
 }

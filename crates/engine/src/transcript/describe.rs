@@ -4,7 +4,7 @@ use toolgate_wire::foreign_text::clipped_with_length;
 use toolgate_wire::frame::{End, FromWorker, Question, Stream};
 
 /// Characters of a text that are shown.
-const SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// Completes the sentence "the program …".
 pub fn describe(frame: &FromWorker) -> String {
@@ -35,7 +35,7 @@ fn subject(question: &Question) -> String {
 
 /// The beginning of a text, with its whole length where it is cut.
 fn shown(bytes: &[u8]) -> String {
-    clipped_with_length(&String::from_utf8_lossy(bytes), SHOWN).into_owned()
+    clipped_with_length(&String::from_utf8_lossy(bytes), MAX_SHOWN).into_owned()
 }
 
 #[cfg(test)]

@@ -21,10 +21,13 @@ mod recorder;
 mod repeat;
 mod replay;
 
+pub use crate::call_replies::RunSoFar;
 pub use describe::describe;
 pub use digest::{Digest, DigestKey, NoDigest};
 pub use recorder::{Delivery, Durable, NotDurable, Recorder};
 pub use replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, Step, StepEvent};
 
+#[cfg(test)]
+pub(crate) use channel::MAX_BYTES;
 pub(crate) use channel::{Channel, ChannelOptions, Entry};
 pub(crate) use recorder::hold_back;

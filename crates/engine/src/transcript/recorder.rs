@@ -6,9 +6,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use toolgate_wire::{CallId, CallState, FromWorker, ToWorker};
 
+use crate::call_replies::RunSoFar;
 use crate::host::{Host, HostCall, HostError, HostFuture};
 
 /// One message on its way to the guest.
@@ -35,7 +37,7 @@ pub struct NotDurable(pub String);
 /// [`Recorder::delivered`] and [`Recorder::said`] are called in the total order of the run's messages, one at a time;
 /// they must return quickly. What they are told need not be durable until the next call of the other two returns.
 pub trait Recorder: Send + Sync + 'static {
-    /// A message is about to go to the guest.
+    /// A message goes to the guest, whose answer to it is told later.
     fn delivered(&self, delivery: Delivery<'_>);
 
     /// The guest said this; it was not acted on yet. `read_only`: for a call, whether it is known to change nothing.
@@ -48,6 +50,22 @@ pub trait Recorder: Send + Sync + 'static {
     /// Such a call was answered with this body. The guest gets the reply when the future completes, also when it
     /// fails: a call whose answer was lost in a crash is unknown, which is safe.
     fn before_reply(&self, id: CallId, state: CallState, body: Result<&str, &str>) -> Durable;
+
+    /// Whether a call that is open was not sent: a person is asked about it.
+    fn is_unsent(&self, id: CallId) -> bool {
+        let _ = id;
+        false
+    }
+
+    /// How long the run has waited for people while its worker was kept. That is no wall time of the program.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The engine is about to execute the run; `run` knows of it from now on.
+    fn begins(&self, run: RunSoFar) {
+        let _ = run;
+    }
 }
 
 /// A call that is made when its intent is durable, and answered when its reply is.

@@ -14,7 +14,7 @@ use super::replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, StepEv
 use super::{Digest, DigestKey};
 use crate::outbox::FrameKind;
 use crate::pump::{Finished, Lost, Pump, as_text};
-use crate::socket::WorkerSocket;
+use crate::socket::{WakeSource, WorkerSocket};
 
 /// What is open in a run that is being repeated.
 #[derive(Default)]
@@ -77,7 +77,10 @@ impl Pump {
     ) -> Result<Option<FromWorker>, Lost> {
         let outbox = self.channel().outbox();
         while Instant::now() < self.hard_deadline() {
-            let Some(frame) = socket.next(self.hard_deadline(), Some(&outbox))? else { continue };
+            // A repetition makes no calls, so that no task needs the pump.
+            let Some(frame) = socket.next(self.hard_deadline(), Some(&outbox), WakeSource::Worker)? else {
+                continue;
+            };
             match answered_ahead(&frame, start).filter(|_| frame != *then) {
                 Some(_) if outbox.waiting(FrameKind::Answer) > 0 => {
                     return Err(Lost::Violation("a question before the answer to the previous one"));
@@ -104,7 +107,7 @@ impl Pump {
                 open.timers.remove(id);
             }
             ToWorker::Answer(_) => open.question = None,
-            ToWorker::Start(_) => {}
+            ToWorker::Start(_) | ToWorker::Waited { .. } => {}
         }
         self.channel().send(message, state);
     }

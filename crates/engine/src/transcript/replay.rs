@@ -1,6 +1,6 @@
 //! The recorded messages that a run repeats before it goes on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Replay {
     pub left: Option<Duration>,
     /// What happens at the end of the steps, unless the last one ended the run.
     pub then: AfterReplay,
+    /// Calls without an answer that were not sent: a person was asked about them.
+    pub unsent: HashSet<CallId>,
 }
 
 /// One recorded message.

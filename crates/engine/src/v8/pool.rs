@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::parent::{MemorySize, ParentThread, WorkerSpec};
 use super::worker::{Idle, Ready, Unready};
 use crate::migrate::{PendingWorker, TargetWorker};
-use crate::refill::RefillThread;
+use crate::refill::{ANSWER_HEAD_START, RefillThread};
 use parking_lot::Mutex;
 
 /// Memory sizes for which idle workers are kept at one time.
@@ -62,7 +62,7 @@ impl Pool {
             drop(workers);
         })?;
         let idle = IdleWorkers { parent: Arc::new(parent), queue, ahead };
-        let refill_thread = RefillThread::new("toolgate-refill-v8", {
+        let refill_thread = RefillThread::new("toolgate-refill-v8", ANSWER_HEAD_START, {
             let idle = idle.clone();
             move |size| idle.refill(size)
         })?;

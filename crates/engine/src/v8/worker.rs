@@ -95,10 +95,11 @@ impl Ready {
     /// Runs the program, then ends the process in any case. A worker is never used twice.
     pub(crate) fn run(mut self, job: Job) -> (Driven, ProcessEnd) {
         self.limit_cpu(&job.start);
-        let before = self.clock().read();
-        let mut driven = drive(&mut self.socket, job, None);
+        let clock = self.clock();
+        let before = clock.read();
+        let mut driven = drive(&mut self.socket, job, Some(clock.clone()), None);
         if let Ok(finished) = &mut driven.end {
-            finished.cpu = self.clock().read().saturating_sub(before);
+            finished.cpu = clock.read().saturating_sub(before);
         }
         let end = match driven.end {
             Err(Lost::Closed { .. }) => self.process.wait(),

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_engine::host::{Question, Target};
-use toolgate_engine::wire::{Code, LimitRequest, Outcome, Profile, Report};
+use toolgate_engine::host::{HeldBytes, Question, Target};
+use toolgate_engine::wire::{CallId, Code, LimitRequest, Outcome, Profile, Report};
 use toolgate_engine::{
     Engine, EngineBuilder, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, IsolationMode, Request,
     V8Settings, WorkerCommand,
@@ -410,6 +410,10 @@ impl Host for Shop {
 
     fn has_tools(&self) -> bool {
         self.open
+    }
+
+    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
+        self.functions.take_held(id)
     }
 }
 

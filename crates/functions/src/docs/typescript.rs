@@ -25,11 +25,20 @@ fn at_depth(schema: &Value, depth: usize) -> String {
             return union(choices.iter().map(|choice| at_depth(choice, depth + 1)));
         }
     }
+    if let Some(parts) = schema.get("allOf").and_then(Value::as_array) {
+        let all = std::iter::once(typed(schema, depth)).chain(parts.iter().map(|part| at_depth(part, depth + 1)));
+        return intersection(all);
+    }
+    typed(schema, depth)
+}
+
+fn typed(schema: &Map<String, Value>, depth: usize) -> String {
     match schema.get("type") {
         Some(Value::String(name)) => named(name, schema, depth),
         Some(Value::Array(names)) => {
             union(names.iter().filter_map(Value::as_str).map(|name| named(name, schema, depth)))
         }
+        None if schema.contains_key("properties") => object(schema, depth),
         _ => "unknown".to_owned(),
     }
 }
@@ -88,6 +97,24 @@ fn union(types: impl Iterator<Item = String>) -> String {
     if distinct.is_empty() { "unknown".to_owned() } else { distinct.join(" | ") }
 }
 
+/// What is unknown adds nothing to the others.
+fn intersection(types: impl Iterator<Item = String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    types.filter(|of| of != "unknown").for_each(|of| {
+        if !distinct.contains(&of) {
+            distinct.push(of);
+        }
+    });
+    match distinct.as_slice() {
+        [] => "unknown".to_owned(),
+        [one] => one.clone(),
+        several => {
+            let part = |of: &String| if of.contains('|') { format!("({of})") } else { of.clone() };
+            several.iter().map(part).collect::<Vec<_>>().join(" & ")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +137,11 @@ mod tests {
         check(json!({"type": "object", "additionalProperties": {"type": "string"}}), "{ [key: string]: string }");
         let object = json!({"type": "object", "properties": {"a": {"type": "number"}, "b-c": true}, "required": ["a"]});
         check(object, r#"{ a: number; "b-c"?: unknown }"#);
+        let part = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}});
+        check(json!({"allOf": [part("a"), part("b"), part("a"), true]}), "{ a?: string } & { b?: string }");
+        check(json!({"allOf": [{"type": ["string", "null"]}]}), "string | null");
+        let beside = json!({"properties": {"c": {"type": "string"}}, "allOf": [{"type": ["object", "null"]}]});
+        check(beside, "{ c?: string } & (Record<string, unknown> | null)");
     }
 
     #[test]

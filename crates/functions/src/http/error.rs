@@ -4,6 +4,7 @@ use super::RefusedHost;
 use crate::{ErrorCode, FailedEffect, FunctionError};
 use std::error::Error;
 use std::time::Duration;
+use toolgate_wire::OverBudget;
 
 /// Why a guarded request failed. The texts are for the author of the program and reveal nothing of the local network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +56,9 @@ pub enum FetchError {
         /// The cap.
         cap: usize,
     },
+    /// A response body that does not fit into the bytes that may be in flight.
+    #[error("the response: {0}")]
+    OverBudget(#[from] OverBudget),
     /// Response headers above the limit.
     #[error("the response has too many or too large headers")]
     ResponseHeadersTooLarge,
@@ -125,6 +129,7 @@ impl FetchError {
             | Self::Unreachable(_)
             | Self::NoClient(_) => true,
             Self::ResponseTooLarge { .. }
+            | Self::OverBudget(_)
             | Self::ResponseHeadersTooLarge
             | Self::TooManyRedirects(_)
             | Self::Timeout(_)
@@ -153,6 +158,7 @@ impl From<FetchError> for FunctionError {
             | FetchError::RequestTooLarge { .. }
             | FetchError::ResponseTooLarge { .. }
             | FetchError::ResponseHeadersTooLarge => ErrorCode::TooLarge,
+            FetchError::OverBudget(_) => ErrorCode::OverBudget,
             FetchError::Timeout(_) | FetchError::Stalled => ErrorCode::Timeout,
             FetchError::Cancelled => ErrorCode::Aborted,
             FetchError::Network(_) | FetchError::Unreachable(_) | FetchError::NoClient(_) => ErrorCode::Unavailable,

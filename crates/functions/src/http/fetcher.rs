@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::Instant;
+use toolgate_wire::ByteBudget;
 
 /// The limits of one exchange. Sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,24 +88,33 @@ impl Fetcher {
         tokio::select! {
             biased;
             () = context.cancel.cancelled() => Err(FetchError::Cancelled),
-            response = self.exchange(request, redirected) => response,
+            response = self.exchange(request, redirected, &context.budget) => response,
             () = tokio::time::sleep_until(end) => Err(FetchError::Timeout(end.duration_since(start))),
         }
     }
 
-    /// Sends one request of a caller that is not a sandboxed program, and follows no redirect. The caller bounds its time.
-    pub async fn send_once(&self, request: HttpRequest) -> Result<RawResponse, FetchError> {
+    /// Sends one request of a caller that is not a sandboxed program, and follows no redirect. The caller bounds its time;
+    /// the budget counts the response while it is received.
+    ///
+    /// # Errors
+    /// If the request is not permitted or fails, or the response is too large or does not fit into the budget.
+    pub async fn send_once(&self, request: HttpRequest, budget: &ByteBudget) -> Result<RawResponse, FetchError> {
         let response = self.send(&request).await?;
-        RawResponse::read(response, &self.limits).await
+        RawResponse::read(response, &self.limits, budget).await
     }
 
-    async fn exchange(&self, mut request: HttpRequest, redirected: &AtomicBool) -> Result<HttpResponse, FetchError> {
+    async fn exchange(
+        &self,
+        mut request: HttpRequest,
+        redirected: &AtomicBool,
+        budget: &ByteBudget,
+    ) -> Result<HttpResponse, FetchError> {
         for _ in 0..=self.limits.redirects {
             let response = self.send(&request).await?;
             redirected.store(true, Ordering::Relaxed);
             match next_hop(&request, response.status(), response.headers())? {
                 Some(next) => request = next,
-                None => return HttpResponse::read(response, &self.limits).await,
+                None => return HttpResponse::read(response, &self.limits, budget).await,
             }
         }
         Err(FetchError::TooManyRedirects(self.limits.redirects))

@@ -1,15 +1,21 @@
 //! The response that a sandboxed program receives: `{status, headers, body | json}`.
 
 use super::{FetchError, HttpLimits};
+use crate::FunctionAnswer;
+use crate::answer::{CountedBody, grow_to, is_json, quoted_bytes};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER, SET_COOKIE};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use toolgate_wire::{ByteBudget, BytePermit};
+
+/// The most bytes that names and punctuation add to a body.
+const MAX_TAIL_BYTES: usize = 40;
 
 /// A complete response within its limits.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,
@@ -17,13 +23,15 @@ pub struct HttpResponse {
     pub headers: Map<String, Value>,
     /// The decoded body.
     pub content: Content,
+    /// Counts the body.
+    permit: BytePermit,
 }
 
 /// The decoded body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// Valid JSON with a JSON content type.
-    Json(Value),
+    /// Valid JSON with a JSON content type, as text.
+    Json(String),
     /// UTF-8 text.
     Text(String),
     /// Anything else.
@@ -32,27 +40,51 @@ pub enum Content {
 
 impl HttpResponse {
     /// Reads a response up to its limits.
-    pub(super) async fn read(response: Response, limits: &HttpLimits) -> Result<Self, FetchError> {
+    pub(super) async fn read(response: Response, limits: &HttpLimits, budget: &ByteBudget) -> Result<Self, FetchError> {
         check_headers(response.headers(), limits)?;
         let status = response.status().as_u16();
         let headers = headers_json(response.headers());
-        let is_json = announces_json(response.headers());
-        let body = read_body(response, limits.response_body).await?;
-        Ok(Self { status, headers, content: Content::new(body, is_json) })
+        let announced = announces_json(response.headers());
+        let CountedBody { bytes, permit } = read_body(response, limits.response_body, budget).await?;
+        Ok(Self { status, headers, content: Content::new(bytes, announced), permit })
     }
 
-    /// The response as a value for the guest.
-    pub fn into_json(self) -> Value {
-        let mut value = json!({ "status": self.status, "headers": self.headers });
-        match self.content {
-            Content::Json(json) => value["json"] = json,
-            Content::Text(text) => value["body"] = Value::String(text),
+    /// The response for the guest: the text of `{status, headers, json | body, encoding?}`, of which no tree is made.
+    ///
+    /// # Errors
+    /// If the text does not fit into the budget.
+    pub fn into_answer(self) -> Result<FunctionAnswer, FetchError> {
+        let Self { status, headers, content, mut permit } = self;
+        let mut text = json!({ "status": status, "headers": headers }).to_string().into_bytes();
+        text.pop();
+        let (held, size) = match &content {
+            Content::Json(json) => (json.len(), json.len()),
+            Content::Text(text) => (text.len(), quoted_bytes(text)),
+            Content::Binary(bytes) => (bytes.len(), bytes.len().div_ceil(3) * 4 + 2),
+        };
+        grow_to(&mut permit, held.saturating_add(size))?;
+        text.reserve_exact(size + MAX_TAIL_BYTES);
+        match content {
+            Content::Json(json) => {
+                text.extend_from_slice(b",\"json\":");
+                text.extend_from_slice(json.as_bytes());
+            }
+            Content::Text(body) => {
+                text.extend_from_slice(b",\"body\":");
+                serde_json::to_writer(&mut text, &body).map_err(|error| FetchError::Network(error.to_string()))?;
+            }
             Content::Binary(bytes) => {
-                value["body"] = Value::String(STANDARD.encode(bytes));
-                value["encoding"] = json!("base64");
+                text.extend_from_slice(b",\"encoding\":\"base64\",\"body\":\"");
+                let start = text.len();
+                text.resize(start + size, b'"');
+                let room = text.get_mut(start..).unwrap_or_default();
+                let written = STANDARD.encode_slice(&bytes, room).unwrap_or_default();
+                text.truncate(start + written + 1);
             }
         }
-        value
+        text.push(b'}');
+        let text = String::from_utf8(text).map_err(|error| FetchError::Network(error.to_string()))?;
+        Ok(FunctionAnswer::of_text(text, permit))
     }
 }
 
@@ -68,39 +100,64 @@ pub struct RawResponse {
 }
 
 impl RawResponse {
-    pub(super) async fn read(response: Response, limits: &HttpLimits) -> Result<Self, FetchError> {
+    /// Reads a response up to its limits; the budget counts it while it comes and must have room at once.
+    pub(super) async fn read(
+        mut response: Response,
+        limits: &HttpLimits,
+        budget: &ByteBudget,
+    ) -> Result<Self, FetchError> {
         check_headers(response.headers(), limits)?;
         let status = response.status().as_u16();
         let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
-        let body = read_body(response, limits.response_body).await?;
-        Ok(Self { status, headers, body })
+        let mut body = CountedBody::announced(0, budget).await?;
+        while let Some(chunk) = response.chunk().await.map_err(FetchError::from_client)? {
+            check_size(&body, &chunk, limits.response_body)?;
+            body.push(&chunk)?;
+        }
+        Ok(Self { status, headers, body: body.bytes })
     }
 }
 
 impl Content {
-    fn new(body: Vec<u8>, is_json: bool) -> Self {
+    fn new(body: Vec<u8>, announced: bool) -> Self {
         match String::from_utf8(body) {
             Err(error) => Self::Binary(error.into_bytes()),
-            Ok(text) if is_json => match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
-                Ok(json) => Self::Json(json),
-                Err(_) => Self::Text(text),
-            },
+            // Inside the object of the response.
+            Ok(text) if announced && is_json(text.trim_start_matches('\u{feff}'), 1) => {
+                Self::Json(text.trim_start_matches('\u{feff}').trim_ascii().to_owned())
+            }
             Ok(text) => Self::Text(text),
         }
     }
 }
 
-/// Reads a body, decoded, up to a cap. What lies beyond it is never decompressed.
-pub(crate) async fn read_body(mut response: Response, cap: usize) -> Result<Vec<u8>, FetchError> {
-    let mut body = Vec::new();
+/// Reads a body, decoded, up to a cap. What lies beyond it is never decompressed. A body waits for room in the budget: for
+/// its size if that is announced, else for the cap. What it does not need is given back when its answer is made.
+pub(crate) async fn read_body(
+    mut response: Response,
+    cap: usize,
+    budget: &ByteBudget,
+) -> Result<CountedBody, FetchError> {
+    // Known for a body that is not compressed, with a `Content-Length`.
+    let announced = usize::try_from(response.content_length().unwrap_or_default()).unwrap_or(usize::MAX);
+    if announced > cap {
+        return Err(FetchError::ResponseTooLarge { cap });
+    }
+    let mut body = CountedBody::announced(announced, budget).await?;
     while let Some(chunk) = response.chunk().await.map_err(FetchError::from_client)? {
-        if body.len() + chunk.len() > cap {
-            return Err(FetchError::ResponseTooLarge { cap });
-        }
-        body.extend_from_slice(&chunk);
+        check_size(&body, &chunk, cap)?;
+        body.wait_for_room(&chunk, cap, budget).await?;
+        body.push(&chunk)?;
     }
     Ok(body)
+}
+
+fn check_size(body: &CountedBody, chunk: &[u8], cap: usize) -> Result<(), FetchError> {
+    if body.bytes.len() + chunk.len() > cap {
+        return Err(FetchError::ResponseTooLarge { cap });
+    }
+    Ok(())
 }
 
 /// `Retry-After` in seconds; the form with a date is left out.
@@ -140,8 +197,10 @@ mod tests {
     fn check(content_type: &'static str, body: &[u8], expected: Value) {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
         let content = Content::new(body.to_vec(), announces_json(&headers));
-        let response = HttpResponse { status: 200, headers: Map::new(), content };
-        let Value::Object(mut value) = response.into_json() else { panic!("an object") };
+        let permit = ByteBudget::unlimited().empty_permit();
+        let response = HttpResponse { status: 200, headers: Map::new(), content, permit };
+        let answer = response.into_answer().expect("there is room").into_text().0;
+        let Ok(Value::Object(mut value)) = serde_json::from_str(&answer) else { panic!("an object") };
         value.retain(|key, _| key != "status" && key != "headers");
         assert_eq!(Value::Object(value), expected);
     }
@@ -165,7 +224,7 @@ mod tests {
 
     #[test]
     fn json_too_deep_to_parse_stays_text() {
-        let deep = "[".repeat(100_000);
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         check("application/json", deep.as_bytes(), json!({"body": deep}));
     }
 

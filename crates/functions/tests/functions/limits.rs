@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Barrier, Notify};
 use tokio::time::Instant;
 use toolgate_functions::CallContext;
 use toolgate_functions::http::HttpLimits;
+use toolgate_wire::ByteBudget;
 
 fn response(head: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\n{head}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
@@ -29,6 +30,39 @@ async fn a_response_body_may_have_exactly_its_cap() {
     check(limits.clone(), response("", &[b'x'; 1001]), json!("TOO_LARGE")).await;
     let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     check(limits, chunked.to_vec(), json!(200)).await;
+}
+
+#[tokio::test]
+async fn bodies_of_unknown_size_wait_for_each_other() {
+    const CALLS: usize = 6;
+    const BODY_BYTES: usize = 3 << 20;
+    let all = Arc::new(Barrier::new(CALLS));
+    let talk = move |mut stream: TcpStream, request: String| {
+        let all = all.clone();
+        async move {
+            if request.starts_with("GET /together") {
+                all.wait().await;
+            }
+            let head = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{BODY_BYTES:x}\r\n");
+            let _ = stream.write_all((head + &"x".repeat(BODY_BYTES) + "\r\n0\r\n\r\n").as_bytes()).await;
+        }
+    };
+    let (at, _) = serve_raw("127.0.0.1:0", talk).await;
+    let client = Client::local();
+    let send = async |budget: &ByteBudget, path: &str| {
+        let context = CallContext { budget: budget.clone(), ..CallContext::default() };
+        let answer = client.send_within(context, json!({ "url": format!("http://{at}/{path}") })).await;
+        answer.get("code").or(answer.get("status")).cloned()
+    };
+    // One is smaller than the largest body that may come, counted twice; the other has room for two of them.
+    for budget in [7 << 20, 25 << 20].map(|bytes| ByteBudget::new("this run", bytes)) {
+        let one = || send(&budget, "together");
+        let sent: [_; CALLS] = tokio::join!(one(), one(), one(), one(), one(), one()).into();
+        assert_eq!(sent, [(); CALLS].map(|()| Some(json!(200))));
+        assert_eq!(budget.used(), 0);
+    }
+    let small = ByteBudget::new("this run", 4 << 20);
+    assert_eq!(send(&small, "alone").await, Some(json!("OVER_BUDGET")));
 }
 
 #[tokio::test]

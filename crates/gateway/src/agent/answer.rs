@@ -7,6 +7,13 @@ use super::arguments::Refusal;
 use toolgate_config::values::ResultFormat;
 use toolgate_output::{Body, BodyForm, Cut, fit};
 
+/// Calls, lines and warnings listed in the report beside a result.
+const MAX_LISTED: usize = 100;
+/// Bytes of these lists for which there is always room.
+const MIN_REPORT: usize = 4_096;
+/// How the line about dropped lines begins.
+const DROPPED: &str = "… ";
+
 /// A text block.
 pub(super) fn text_block(text: impl Into<String>) -> Value {
     json!({ "type": "text", "text": text.into() })
@@ -38,6 +45,56 @@ pub(super) fn failure(message: impl Into<String>) -> Value {
 /// The result, or the complaint as one.
 pub(super) fn or_refusal(result: Result<Value, Refusal>) -> Value {
     result.unwrap_or_else(|Refusal(message)| failure(message))
+}
+
+/// What a program printed. A line that begins like one of ours says where it comes from. `None` if it printed nothing.
+pub(super) fn console_text(stdout: &[&str], stderr: &[&str], dropped: u64) -> Option<String> {
+    if stdout.is_empty() && stderr.is_empty() {
+        return None;
+    }
+    let mut text = "console:".to_owned();
+    for line in stdout.iter().flat_map(|entry| lines_of(entry)) {
+        let is_taken = ["[stderr]", "[stdout]", DROPPED].iter().any(|mark| line.starts_with(mark));
+        text.extend(["\n", if is_taken { "[stdout] " } else { "" }, line]);
+    }
+    for line in stderr.iter().flat_map(|entry| lines_of(entry)) {
+        text.extend(["\n[stderr] ", line]);
+    }
+    if dropped > 0 {
+        text.push_str(&format!("\n{DROPPED}{dropped} more lines were dropped"));
+    }
+    Some(text)
+}
+
+/// The lines of one entry of the console, as a reader would see them.
+fn lines_of(entry: &str) -> impl Iterator<Item = &str> {
+    entry.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
+}
+
+/// A report with as many calls, warnings and lines as fit into the room that they have together. It comes beside the content.
+pub(super) fn with_short_lists(mut report: Value, room: usize) -> Value {
+    let mut left = room.max(MIN_REPORT);
+    for (list, count) in [
+        ("/calls", "callCount"),
+        ("/warnings", "warningCount"),
+        ("/logs/stderr", "stderrCount"),
+        ("/logs/stdout", "stdoutCount"),
+    ] {
+        let Some(entries) = report.pointer_mut(list).and_then(Value::as_array_mut) else { continue };
+        let total = entries.len();
+        let fitting = entries.iter().take(MAX_LISTED).take_while(|entry| {
+            let length = entry.to_string().len();
+            let fits = length <= left;
+            left -= if fits { length } else { 0 };
+            fits
+        });
+        let fitting = fitting.count();
+        if fitting < total {
+            entries.truncate(fitting);
+            report[count] = json!(total);
+        }
+    }
+    report
 }
 
 /// The text within `room` bytes, its middle left out where it is longer.

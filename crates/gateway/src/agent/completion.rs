@@ -5,7 +5,7 @@ use super::resources::{TOPICS, templates};
 use toolgate_mcp::server::Completion;
 
 /// What the protocol allows in one answer.
-const MOST: usize = 100;
+const MAX_COMPLETIONS: usize = 100;
 
 /// The values that begin like what is typed.
 pub(super) fn complete(shared: &Shared, asked: &Completion) -> Vec<String> {
@@ -19,11 +19,11 @@ pub(super) fn complete(shared: &Shared, asked: &Completion) -> Vec<String> {
     match uri {
         "toolgate://backend/{name}" => {
             let backends = catalog.backends().iter().filter(|it| caller.backends.permits(it.name()));
-            backends.map(|it| it.name().to_owned()).filter(begins).take(MOST).collect()
+            backends.map(|it| it.name().to_owned()).filter(begins).take(MAX_COMPLETIONS).collect()
         }
         "toolgate://tool/{name}" => {
             let tools = catalog.tools().filter(|it| caller.permits_tool(it.backend.name(), &it.tool().name));
-            tools.map(|it| it.spelling()).filter(begins).take(MOST).collect()
+            tools.map(|it| it.spelling()).filter(begins).take(MAX_COMPLETIONS).collect()
         }
         "toolgate://guide/{topic}" => TOPICS.iter().map(|(topic, ..)| (*topic).to_owned()).filter(begins).collect(),
         _ => Vec::new(),

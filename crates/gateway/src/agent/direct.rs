@@ -15,14 +15,15 @@ use toolgate_wire::{CallId, CallRecord, Target};
 use super::answer::{self, failure};
 use super::names::{Named, is_bare, named};
 use super::tools::is_taken;
-use super::{Shared, caller_of};
-use crate::backends::ReplyMode;
-use crate::bridge::{Answer, REJECTED, RequestContext, RunCalls};
-use crate::run::DirectCall;
+use super::{Shared, caller_of, direct_approval};
+use toolgate_backends::ReplyMode;
+use toolgate_bridge::approvals::Approver;
+use toolgate_bridge::{Answer, REJECTED, RequestContext, RunCalls};
 use toolgate_catalog::{Catalog, ToolRef};
 use toolgate_json::{Entry, Shape, unquote};
 use toolgate_mcp::result as unwrap;
 use toolgate_mcp::server::{Fault, RequestScope, ToolCall};
+use toolgate_run::DirectCall;
 
 /// The names of one edition of the catalog.
 #[derive(Default)]
@@ -90,8 +91,9 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 }
 
 /// Calls it; the result, or the error, is the backend's own.
-pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: ToolCall) -> Result<Value, Fault> {
+pub(super) async fn call(shared: &Shared, backend: String, tool: String, mut call: ToolCall) -> Result<Value, Fault> {
     let (caller, session) = (caller_of(&call), call.caller);
+    let approver = direct_approval::approver(shared, &mut call, &caller);
     // Each call is a run of its own for the policy.
     let decided = Arc::new(RunCalls::default());
     let context = RequestContext {
@@ -101,11 +103,34 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, call: T
         budget: Some(shared.gateway.runner().caller_budget(&caller)),
         run: Some(Arc::clone(&decided)),
         trace: call.origin.trace.clone(),
+        approver: approver.clone().map(|approver| approver as Arc<dyn Approver>),
         ..RequestContext::of(&caller)
     };
     let since = Instant::now();
     let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
-    let answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
+    let unasked = approver.as_ref().map(|_| {
+        let context = RequestContext { approver: None, ..context.clone() };
+        (call.arguments.clone(), context)
+    });
+    let mut answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
+    if let (Some(approver), Some((arguments, context))) = (&approver, unasked) {
+        if approver.asks() {
+            match approver.form(shared).await {
+                Some(form) => return Ok(form),
+                // Nothing was sent: the call is denied as one of a client without forms.
+                None => answer = shared.gateway.bridge().call(&backend, &tool, arguments, context).await,
+            }
+        }
+        if let Ok(Answer::Raw(request)) = answer {
+            answer = match unwrap::requests_input(&request) {
+                true => match approver.carry(shared, request).await {
+                    Ok(request) => Ok(Answer::Raw(request)),
+                    Err(why) => Err(HostError::new("INPUT_REQUIRED", why)),
+                },
+                false => Ok(Answer::Raw(request)),
+            };
+        }
+    }
     let (result, failure) = match answer {
         Ok(answer) => {
             let fault = match &answer {

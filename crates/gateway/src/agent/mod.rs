@@ -4,9 +4,11 @@
 //! - [`Agent`]: the gateway as a [`Service`] behind the MCP door
 //! - `tools`: one file a tool, each with its name, description, schema, annotations and handler
 //! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
-//! - `direct`, `forward`, `names`: the backends' own tools as `backend__tool`, their resources and prompts
+//! - `direct`, `forward`, `names`: the backends' own tools as `backend__tool`, their resources and prompts; `direct_approval`: asks about
+//!   one such call
 //! - `instructions`: what a model reads first
-//! - `paused`: programs that wait for a person
+//! - `paused`: programs that wait for a person; `approval_form`: the questions as forms of MCP clients; `approval_handle`: what a
+//!   client carries between two rounds
 //! - `progress`: a line for each tool call, while a chain runs
 //! - `waiting`: for backends that are still starting
 //! - `resources`, `prompts`, `completion`: the rest of the protocol
@@ -14,10 +16,13 @@
 //! Lists are the same every time, in the same order: a client's prompt cache depends on it.
 
 mod answer;
+mod approval_form;
+mod approval_handle;
 mod arguments;
 mod completion;
 mod content;
 mod direct;
+mod direct_approval;
 mod forward;
 mod instructions;
 mod names;
@@ -44,7 +49,8 @@ use toolgate_mcp::server::{
     TaskCall, ToolCall, ToolMode, Watch, ready,
 };
 use toolgate_output::OutputSettings;
-use toolgate_wire::CallerScope;
+use toolgate_run::{Door, RunRequest};
+use toolgate_wire::{CallerScope, Profile};
 
 use direct::Direct;
 
@@ -59,6 +65,7 @@ pub struct Agent(Arc<Shared>);
 struct Shared {
     gateway: Arc<Gateway>,
     direct: Direct,
+    task_forms: tasks::TaskForms,
 }
 
 impl Shared {
@@ -78,10 +85,22 @@ fn caller_of(call: &ToolCall) -> CallerScope {
     CallerScope { fairness: caller.fairness.or(Some(call.caller)), ..caller }
 }
 
+/// The request for a program that a tool call brings: who asks, in which session and trace, and what ends it.
+fn request_of(call: &ToolCall, tool: &'static str, profile: Profile, code: &str) -> RunRequest {
+    RunRequest {
+        caller: caller_of(call),
+        cancel: call.cancel.clone(),
+        door: Door::Mcp(tool),
+        session: Some(call.caller),
+        origin: call.origin.clone(),
+        ..RunRequest::new(profile, code)
+    }
+}
+
 impl Agent {
     /// The agent's view of a gateway, with statistics that start at zero.
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        Agent(Arc::new(Shared { gateway, direct: Direct::default() }))
+        Agent(Arc::new(Shared { gateway, direct: Direct::default(), task_forms: tasks::TaskForms::default() }))
     }
 
     /// The gateway behind it.

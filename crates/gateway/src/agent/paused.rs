@@ -2,24 +2,25 @@
 //!
 //! A client of the newest revision that can show forms is asked by its own request (`input_required`); it answers by
 //! sending the request again, with a signed handle. So is a client of an earlier revision, which `toolgate_mcp` asks. One that
-//! opens URLs is sent to the page for what no form shows. Every other client is told that the run is paused, and a person
+//! opens URLs is sent to the page for what no form shows, and after forms that it declined unseen. Every other client is told that the run is paused, and a person
 //! decides elsewhere. So is one that does not answer, that declines faster than a person can read, or that was asked too
 //! often: some clients decline every form unseen, and client libraries stop after ten rounds.
 //!
 //! Nothing that a model can write decides: answers come in the client's own part of a request, and only with a handle.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_journal::unix_ms;
 use toolgate_mcp::server::ToolCall;
 use toolgate_wire::{CallerScope, Pattern};
 
 use super::Shared;
+use super::approval_form::{self as form, Unanswered};
+use super::approval_handle::{Handle, HandleKey, digest_of};
 use super::arguments::Refusal;
-use crate::approvals::form::{self, Unanswered};
-use crate::approvals::handle::{Handle, HandleKey, digest_of};
-use crate::run::durable::{DurableError, PendingView};
-use crate::run::{PausedRun, RunReport};
+use toolgate_run::durable::{DurableError, PendingView};
+use toolgate_run::{PausedRun, RunReport};
 
 /// A decline that comes faster is no person's.
 const MIN_DECLINE: Duration = Duration::from_millis(250);
@@ -81,7 +82,9 @@ pub(super) async fn go_on(
                 let declined: Vec<_> = open.map(|question| form::declined(question)).collect();
                 decisions.extend(declined);
             }
-            Unanswered::Declined | Unanswered::Dismissed => round = None,
+            // The client declines forms unseen; it may open the page.
+            Unanswered::Declined => round = Some(MAX_ROUNDS),
+            Unanswered::Dismissed => round = None,
         }
     }
     if decisions.is_empty() && !view.pending.is_empty() {
@@ -137,7 +140,7 @@ pub(super) fn decidable(pending: &[PendingView], caller: &CallerScope) -> Vec<Pe
     own
 }
 
-fn handle_key(shared: &Shared) -> Option<HandleKey> {
+pub(super) fn handle_key(shared: &Shared) -> Option<HandleKey> {
     let config = shared.gateway.config();
     let runs = &config.settings.runs;
     match &runs.key {
@@ -151,13 +154,8 @@ fn refusal(error: DurableError) -> Refusal {
 }
 
 /// Whether a decline at `now` may be that of a person who was asked at `issued`, both in milliseconds.
-fn may_be_a_person(issued: u64, now: u64) -> bool {
+pub(super) fn may_be_a_person(issued: u64, now: u64) -> bool {
     u128::from(now.saturating_sub(issued)) >= MIN_DECLINE.as_millis()
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::tools::describe;
 use super::uri::{decode, encode, shown};
-use crate::backends::{Backend, BackendState};
 use crate::runtime::Origin;
+use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::search::one_line;
 use toolgate_catalog::{self, Catalog, ToolRef};
 use toolgate_mcp::server::{Fault, ResourceCall};
@@ -190,6 +190,7 @@ fn backend(shared: &Shared, name: &str, caller: &CallerScope) -> Option<Value> {
     about["tool_names"] = tools_of(shown, caller).map(|entry| entry.identifier()).collect();
     if let Some(connection) = shared.gateway.backend(shown.name()) {
         connected(&mut about, &connection);
+        about["notices"] = json!(connection.notices(|tool| caller.permits_tool(shown.name(), tool)));
     }
     Some(about)
 }

@@ -4,9 +4,11 @@
 //! the run. The client polls it, answers questions about calls, or cancels it. Any process with the store can be asked. Other
 //! clients have the tool `run_status` for the same.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -15,19 +17,66 @@ use toolgate_output::OutputSettings;
 use toolgate_wire::{CallerScope, Code};
 
 use super::Shared;
-use super::answer::{bounded, text_block};
+use super::answer::{bounded, console_text, text_block, with_short_lists};
+use super::approval_form as form;
 use super::paused::decidable;
 use super::tools::paused_text;
-use crate::approvals::form;
-use crate::run::durable::{DurableError, DurableRuns, RunStatus, RunView, unix_ms};
-use crate::run::{PausedRun, RunReport, RunRequest, execution_id};
+use toolgate_journal::unix_ms;
+use toolgate_run::durable::{DurableError, DurableRuns, RunStatus, RunView};
+use toolgate_run::{PausedRun, RunReport, RunRequest, execution_id};
 
 /// How long a run may take to be answered as if it were no task.
-const QUICK: Duration = Duration::from_secs(1);
+const DIRECT_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a client should ask.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A decline that comes sooner after its question is no person's.
 const MIN_DECLINE: Duration = Duration::from_millis(250);
+
+/// Tasks of which it is known when their forms were shown.
+const MAX_SHOWN_TASKS: usize = 1_024;
+
+/// When the forms of tasks were shown by this process, and which tasks have a client that declines them unseen.
+#[derive(Default)]
+pub(super) struct TaskForms(Mutex<HashMap<String, ShownForms>>);
+
+#[derive(Default)]
+struct ShownForms {
+    /// When each question was shown first, in milliseconds since 1970, by the number of its call. Those that are gone are dropped.
+    since: HashMap<u32, u64>,
+    /// When the task was last asked for.
+    last: u64,
+    are_unseen: bool,
+}
+
+impl TaskForms {
+    /// Notes that the forms of these calls are shown; whether they are to be, of which a client that declined some unseen has no
+    /// use.
+    fn show(&self, task: &str, calls: &[u32], now: u64) -> bool {
+        let mut tasks = self.0.lock();
+        if tasks.len() >= MAX_SHOWN_TASKS && !tasks.contains_key(task) {
+            let oldest = tasks.iter().min_by_key(|(_, shown)| shown.last).map(|(task, _)| task.clone());
+            oldest.into_iter().for_each(|task| drop(tasks.remove(&task)));
+        }
+        let shown = tasks.entry(task.to_owned()).or_default();
+        shown.since.retain(|call, _| calls.contains(call));
+        for call in calls {
+            shown.since.entry(*call).or_insert(now);
+        }
+        shown.last = now;
+        !shown.are_unseen
+    }
+
+    /// Whether a person can have declined the form of a call that another process may have shown, but not before `asked`. Forms of
+    /// a client that declines what no person can have read are not shown again.
+    fn may_be_a_person(&self, task: &str, call: u32, asked: u64, now: u64) -> bool {
+        let mut tasks = self.0.lock();
+        let shown = tasks.get_mut(task);
+        let since = shown.as_ref().and_then(|shown| shown.since.get(&call).copied()).unwrap_or(asked);
+        let may_be = u128::from(now.saturating_sub(since)) >= MIN_DECLINE.as_millis();
+        shown.into_iter().for_each(|shown| shown.are_unseen |= !may_be);
+        may_be
+    }
+}
 
 /// Whether the client of this call takes a task for an answer.
 pub(super) fn takes_tasks(call: &ToolCall) -> bool {
@@ -43,7 +92,7 @@ pub(super) async fn run(shared: &Shared, request: RunRequest) -> Result<RunRepor
     };
     // The run goes on when its caller stops waiting. A task is told of when its run is in the store, however long that takes:
     // the client asks for it next, perhaps at another process.
-    if let Some(report) = runs.run_for(RunRequest { id: Some(id.clone()), ..request }, QUICK).await {
+    if let Some(report) = runs.run_for(RunRequest { id: Some(id.clone()), ..request }, DIRECT_ANSWER_TIMEOUT).await {
         return Ok(report);
     }
     let view = runs.view(&id, None).await.ok();
@@ -62,7 +111,7 @@ pub(super) async fn serve(shared: Arc<Shared>, call: TaskCall) -> Result<Value, 
             Ok(described(&shared, &call, &view))
         }
         TaskRequest::Update(responses) => {
-            answered(&runs, &call, responses).await?;
+            answered(&shared, &runs, &call, responses).await?;
             Ok(json!({}))
         }
         TaskRequest::Cancel => {
@@ -82,6 +131,7 @@ fn fault(error: DurableError) -> Fault {
 
 /// Takes a person's answers to the forms of a task.
 async fn answered(
+    shared: &Shared,
     runs: &DurableRuns,
     call: &TaskCall,
     responses: &serde_json::Map<String, Value>,
@@ -94,10 +144,9 @@ async fn answered(
     let mut decisions = filled.decisions;
     if !filled.declined.is_empty() {
         let now = unix_ms();
-        let is_person = |asked: u64| u128::from(now.saturating_sub(asked)) >= MIN_DECLINE.as_millis();
         let open = shown.iter().filter(|it| filled.declined.contains(&it.call_id));
-        let declined: Vec<_> = open.filter(|it| is_person(it.asked_at)).map(|it| form::declined(it)).collect();
-        decisions.extend(declined);
+        let seen = open.filter(|it| shared.task_forms.may_be_a_person(&call.task, it.call_id, it.asked_at, now));
+        decisions.extend(seen.map(|it| form::declined(it)));
     }
     if decisions.is_empty() {
         return Ok(());
@@ -126,7 +175,8 @@ fn described(shared: &Shared, call: &TaskCall, view: &RunView) -> Value {
         (RunStatus::Paused, _) if !view.pending.is_empty() => {
             let pending = decidable(&view.pending, &call.scope.caller);
             let shown = form::showable(&pending);
-            if call.shows_forms && !shown.is_empty() {
+            let calls: Vec<u32> = shown.iter().map(|question| question.call_id).collect();
+            if call.shows_forms && !shown.is_empty() && shared.task_forms.show(id, &calls, unix_ms()) {
                 let mut task = task_of(shared, id, Some(view), "input_required");
                 task["inputRequests"] = form::requests(&shown);
                 return task;
@@ -154,12 +204,12 @@ fn task_of(shared: &Shared, id: &str, view: Option<&RunView>, status: &str) -> V
     })
 }
 
-fn timestamp(unix_ms: u64) -> String {
+pub(super) fn timestamp(unix_ms: u64) -> String {
     toolgate_audit::timestamp(UNIX_EPOCH + Duration::from_millis(unix_ms))
 }
 
 /// What the call would have been answered with.
-fn result_of(shared: &Shared, caller: &CallerScope, text: &str, mut report: Value) -> Value {
+pub(super) fn result_of(shared: &Shared, caller: &CallerScope, text: &str, mut report: Value) -> Value {
     /// The value as it was written, digits and all.
     #[derive(Deserialize)]
     struct Ended<'a> {
@@ -174,9 +224,11 @@ fn result_of(shared: &Shared, caller: &CallerScope, text: &str, mut report: Valu
     };
     let console = console(&report).map(|text| text_block(bounded(text, settings.max_output_size / 4)));
     let answer = text_block(bounded(text, settings.max_output_size));
-    let blocks: Vec<Value> = std::iter::once(answer).chain(console).collect();
+    let warnings = warnings(&report).map(|text| text_block(bounded(text, settings.max_output_size / 8)));
+    let blocks: Vec<Value> = std::iter::once(answer).chain(console).chain(warnings).collect();
     report.as_object_mut().into_iter().for_each(|report| drop(report.remove("value")));
     let is_ok = report["ok"] == true;
+    let report = with_short_lists(report, settings.max_output_size / 8);
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": report } });
     if !is_ok {
         result["isError"] = Value::Bool(true);
@@ -185,9 +237,16 @@ fn result_of(shared: &Shared, caller: &CallerScope, text: &str, mut report: Valu
 }
 
 fn console(report: &Value) -> Option<String> {
-    let lines = |name: &str| report["logs"][name].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let printed: Vec<&str> = lines("stdout").chain(lines("stderr")).collect();
-    (!printed.is_empty()).then(|| format!("console:\n{}", printed.join("\n")))
+    let lines = |name: &str| -> Vec<&str> {
+        report["logs"][name].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    console_text(&lines("stdout"), &lines("stderr"), report["logs"]["dropped"].as_u64().unwrap_or_default())
+}
+
+/// What the model should know, such as arguments that a person changed.
+fn warnings(report: &Value) -> Option<String> {
+    let lines: Vec<&str> = report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    (!lines.is_empty()).then(|| format!("warnings:\n{}", lines.join("\n")))
 }
 
 fn shaped(shared: &Shared, caller: &CallerScope, value: &str, settings: &OutputSettings) -> String {
@@ -200,4 +259,48 @@ fn failure(report: &Value) -> String {
     let text = |name: &str| report[name].as_str().unwrap_or_default();
     let hint = report["hint"].as_str().map_or_else(String::new, |hint| format!("\nhint: {hint}"));
     format!("{}: {}{hint}", text("code"), text("error"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decline_sooner_than_a_person_reads_is_no_answer_and_ends_the_forms_of_its_task() {
+        let forms = TaskForms::default();
+        // Asked long ago, shown just now.
+        assert!(forms.show("t", &[1], 100_000));
+        assert!(!forms.may_be_a_person("t", 1, 0, 100_100));
+        assert!(!forms.show("t", &[1], 100_200), "the next decline would deny the call");
+        assert!(!forms.show("t", &[2], 200_000), "nor are later questions shown");
+        assert!(forms.show("other", &[1], 100_200));
+        assert!(forms.may_be_a_person("other", 1, 0, 100_450));
+        // Polling does not begin the time again.
+        assert!(forms.show("other", &[1], 101_000) && forms.may_be_a_person("other", 1, 0, 101_001));
+        // Shown by another process: the question is known to be this old.
+        assert!(forms.may_be_a_person("elsewhere", 1, 1_000, 1_250));
+        assert!(!forms.may_be_a_person("elsewhere", 1, 1_000, 1_249));
+    }
+
+    /// One call is decided or added while a person reads the form of another one.
+    #[test]
+    fn a_form_that_stays_keeps_the_time_at_which_it_was_shown() {
+        let forms = TaskForms::default();
+        assert!(forms.show("t", &[1, 2], 100_000));
+        assert!(forms.show("t", &[2, 3], 110_000));
+        assert!(forms.may_be_a_person("t", 2, 0, 110_001), "it was shown ten seconds ago");
+        assert!(forms.show("t", &[1, 2, 3], 120_000));
+        assert!(!forms.may_be_a_person("t", 1, 0, 120_001), "a form that is shown again is new");
+        assert!(!forms.show("t", &[2, 3], 120_002));
+    }
+
+    #[test]
+    fn what_is_known_of_tasks_is_bounded() {
+        let forms = TaskForms::default();
+        for n in 0..MAX_SHOWN_TASKS as u64 + 10 {
+            forms.show(&n.to_string(), &[], n);
+        }
+        assert_eq!(forms.0.lock().len(), MAX_SHOWN_TASKS);
+        assert!(!forms.0.lock().contains_key("0"));
+    }
 }

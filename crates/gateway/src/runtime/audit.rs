@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 use toolgate_audit::{AuditLog, AuditSettings, digest};
 use toolgate_config::Checked;
 use toolgate_config::checked::Audit;
+use toolgate_mcp::client::ToolChange;
 use toolgate_wire::{CallRecord, CallState, CallerScope};
 
-use crate::run::{ArgumentsWanted, BegunCall, Door, EndedRun, RunListener};
+use toolgate_run::{ArgumentsWanted, BegunCall, Door, EndedRun, RunListener};
 use toolgate_wire::foreign_text::clipped;
 
 /// Whether the audit log of a configuration can be written, if it asks for one. An audit that is asked for and not kept must be
@@ -37,6 +38,18 @@ impl AuditListener {
         })?;
         let arguments = if settings.arguments { ArgumentsWanted::Redacted } else { ArgumentsWanted::Digests };
         Ok(AuditListener { log, arguments })
+    }
+
+    /// Notes tools that changed what they say.
+    pub(super) fn tools_changed(&self, backend: &str, changes: &[ToolChange]) {
+        for change in changes.iter().take(MAX_CHANGES) {
+            let parts: Vec<&str> = change.parts.iter().map(|part| part.name()).collect();
+            let mut record = Map::new();
+            record.insert("event".into(), "tool-changed".into());
+            record.insert("target".into(), shown(&format!("{backend}.{}", change.tool)));
+            record.insert("parts".into(), parts.into());
+            self.log.record(record);
+        }
     }
 
     /// Waits a moment for the last records.
@@ -117,6 +130,8 @@ fn add_decision(record: &mut Map<String, Value>, call: &CallRecord) {
     }
 }
 
+/// Records of tools that changed at once.
+const MAX_CHANGES: usize = 100;
 /// Most characters of a name in a line.
 const MAX_NAME_CHARS: usize = 300;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toolgate_catalog::Tool;
-use toolgate_config::checked::BackendPolicy;
+use toolgate_config::checked::{BackendPolicy, ToolTraits};
 
 /// By the backends' own names.
 pub(super) type BackendRecords = BTreeMap<String, BackendRecord>;
@@ -20,13 +20,35 @@ pub enum Origin {
 
 /// The name of a secret that a backend was configured with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyName {
+pub struct KeyName {
+    /// What it is a name of.
+    pub kind: KeyKind,
+    /// The name.
+    pub name: String,
+    /// Whether it has a value that is not empty.
+    pub is_set: bool,
+}
+
+/// What a secret of a backend is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
     /// An environment variable of its process.
-    Variable(String),
+    Variable,
     /// A header of every request to it.
-    Header(String),
+    Header,
     /// A security scheme of its document.
-    Scheme(String),
+    Scheme,
+}
+
+impl KeyKind {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyKind::Variable => "variable",
+            KeyKind::Header => "header",
+            KeyKind::Scheme => "security scheme",
+        }
+    }
 }
 
 /// One backend.
@@ -41,8 +63,15 @@ pub(super) struct BackendRecord {
 }
 
 impl BackendRecord {
-    /// The tools that the policy lets through.
+    /// The tools that the policy lets through, with what the configuration says that they do. The catalog has them like this, so
+    /// that policy, ledger, recovery and clients all know the same of a tool.
     pub(super) fn permitted_tools(&self, tools: &[Tool]) -> Vec<Tool> {
-        tools.iter().filter(|tool| self.policy.permits(&tool.name)).cloned().collect()
+        let permitted = tools.iter().filter(|tool| self.policy.permits(&tool.name));
+        permitted.map(|tool| self.with_configured_traits(tool)).collect()
+    }
+
+    fn with_configured_traits(&self, tool: &Tool) -> Tool {
+        let traits = self.policy.traits_of(&tool.name);
+        if traits == ToolTraits::default() { tool.clone() } else { tool.with_hints(traits.hints()) }
     }
 }

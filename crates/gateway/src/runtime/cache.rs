@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::backend_records::Origin;
 use super::spec::fingerprint;
-use crate::backends::{Backend, BackendState};
-use toolgate_catalog::Tool;
+use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::cache::{CachedBackend, CachedEra, SaveError, ToolCache};
+use toolgate_catalog::{Catalog, Listing, Tool};
 use toolgate_config::Checked;
 use toolgate_mcp::client::Ready;
 use toolgate_mcp::protocol;
@@ -56,8 +56,24 @@ pub fn prefill_cache(config: &Checked, backend: &str, tools: Vec<Value>) -> Resu
     let fingerprint = fingerprint(backend, &configured.transport, &config.settings);
     let mut cache = file.load();
     let tools = tools.into_iter().filter_map(Tool::from_raw).collect();
-    cache.put(backend, CachedBackend { fingerprint, era: CachedEra::Unknown, server: Value::Null, tools });
+    cache.put(
+        backend,
+        CachedBackend { fingerprint, era: CachedEra::Unknown, server: Value::Null, tools, changed: Vec::new() },
+    );
     cache.save(&file.path)
+}
+
+/// The tools of a backend as the cache of a configuration has them, as a catalog of their own; empty where it has none. Starts no
+/// server.
+pub fn cached_catalog(config: &Checked, backend: &str) -> Catalog {
+    let cached = || {
+        let (file, configured) = (CacheFile::of(config)?, config.backends.get(backend)?);
+        let fingerprint = fingerprint(backend, &configured.transport, &config.settings);
+        Some(file.load().get(backend, &fingerprint)?.tools.clone())
+    };
+    let tools = cached().unwrap_or_default();
+    let (name, state, tags) = (backend.to_owned(), toolgate_catalog::BackendState::Starting, Vec::new());
+    Catalog::new(vec![Listing { name, state, tools, tags }])
 }
 
 /// Two configurations may give one name to different servers, so each has a file of its own.
@@ -114,7 +130,8 @@ impl Gateway {
         let backend: Backend = self.backend(&name)?;
         let BackendState::Ready(ready) = backend.state() else { return None };
         let tools = backend.tools().to_vec();
-        let cached = CachedBackend { fingerprint, era: era(&ready), server: server(&ready), tools };
+        let changed = backend.changed_tools();
+        let cached = CachedBackend { fingerprint, era: era(&ready), server: server(&ready), tools, changed };
         Some((name, cached))
     }
 }

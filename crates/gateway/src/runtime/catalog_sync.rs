@@ -15,17 +15,36 @@ use super::backend_records::{BackendRecord, Origin};
 use super::cache::hint;
 use super::spec::{fingerprint, key_names, spec};
 use super::wait_until_ready::WaitUntilReady;
-use crate::backends::{Backend, BackendChange, BackendEvent, BackendSpec, BackendState, StartTime, log_not_started};
+use toolgate_backends::{
+    Backend, BackendChange, BackendEvent, BackendSpec, BackendState, KnownTools, StartTime, log_not_started,
+};
 use toolgate_catalog::cache::{CachedBackend, ToolCache};
 use toolgate_catalog::{self, Catalog, Listing, Tool};
 use toolgate_config::checked;
 use toolgate_config::values::Start;
-use toolgate_mcp::client::ListKind;
+use toolgate_mcp::client::{ListKind, ToolChange};
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::Change;
+use toolgate_wire::foreign_text::one_line;
 
 /// Delay before the search index is built: at a start, many backends list their tools within moments.
 const SEARCH_PREPARATION_DELAY: Duration = Duration::from_millis(300);
+
+/// Tools of one list that are told of as changed.
+const MAX_TOLD_TOOLS: usize = 100;
+/// Most characters of a tool's name that are told.
+const MAX_TOLD_NAME: usize = 300;
+
+/// A tool that says something else than it did under the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolChangeNotice {
+    /// The backend.
+    pub backend: String,
+    /// The tool, as it can be shown.
+    pub tool: String,
+    /// What of it changed, such as `description`.
+    pub parts: Vec<&'static str>,
+}
 
 /// Follows the events of all backends until the gateway ends.
 pub(super) async fn follow_events(
@@ -47,14 +66,26 @@ pub(super) async fn follow_events(
                     gateway.notify_for(&backend, Change::Resources)
                 }
                 BackendChange::Updated(uri) => gateway.notify_for(&backend, Change::Resource(uri)),
-                // Logged where it was noticed; the list itself comes as an event of its own.
-                BackendChange::ToolsChanged(_) => {}
-                BackendChange::State(_) | BackendChange::Tools(_) => gateway.follow(&backend),
+                BackendChange::ToolsChanged(changes) => gateway.tell_changed_tools(&backend, &changes),
+                BackendChange::State(state) => {
+                    if is_down(&state) {
+                        gateway.renew_commanded(&backend);
+                    }
+                    gateway.follow(&backend);
+                }
+                BackendChange::Unauthorized => gateway.renew_commanded(&backend),
+                BackendChange::Tools(_) => gateway.follow(&backend),
             },
             Err(RecvError::Lagged(_)) => gateway.backends().iter().for_each(|backend| gateway.resync(backend)),
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// Whether a server needs another start, for which its values may have to be others. One that asks for a login may have
+/// refused a header that a command printed.
+fn is_down(state: &BackendState) -> bool {
+    matches!(state, BackendState::Restarting { .. } | BackendState::Failed { .. } | BackendState::NeedsLogin { .. })
 }
 
 impl Gateway {
@@ -76,6 +107,15 @@ impl Gateway {
         self.bridge().catalog_handle().replace(Catalog::new(listings));
         for ((name, backend), known) in config.backends.iter().zip(known) {
             self.start_backend(name.as_str(), backend, known);
+        }
+    }
+
+    /// Has the commands run again whose output a server was started with that is lost, does not come up or refuses its
+    /// credentials: a token may have expired. Where they print something else, the changed configuration starts the server
+    /// anew. Other servers keep their values.
+    fn renew_commanded(&self, name: &str) {
+        if self.config().commanded.contains(name) {
+            self.read_again.ask(name);
         }
     }
 
@@ -102,11 +142,11 @@ impl Gateway {
     fn start_backend(&self, name: &str, backend: &checked::BackendConfig, known: KnownServer) -> Backend {
         let config = self.config();
         let start = match backend.policy.start {
-            Start::Lazy if known.has_tools => StartTime::WhenNeeded,
+            Start::Lazy if !known.tools.tools.is_empty() => StartTime::WhenNeeded,
             Start::Lazy | Start::Eager => StartTime::Now,
         };
         let spec = spec(name, &backend.transport, &backend.policy, &config.settings, known.era);
-        let spec = BackendSpec { start, ..spec };
+        let spec = BackendSpec { start, known: known.tools, ..spec };
         let running = self.backends.start(spec);
         self.bridge().provide(name, Arc::new(WaitUntilReady::new(running.clone(), backend.policy.timeout)));
         running
@@ -146,6 +186,18 @@ impl Gateway {
         self.notify_for(backend.name(), Change::Resources);
         self.notify_for(backend.name(), Change::Prompts);
         backend.mark_watched_stale();
+    }
+
+    /// Tells of tools that say something else than they did. The list itself comes as an event of its own.
+    fn tell_changed_tools(&self, backend: &str, changes: &[ToolChange]) {
+        self.audit.iter().for_each(|audit| audit.tools_changed(backend, changes));
+        for change in changes.iter().take(MAX_TOLD_TOOLS) {
+            let parts = change.parts.iter().map(|part| part.name()).collect();
+            let tool = one_line(&change.tool, MAX_TOLD_NAME);
+            // Without a listener there is nothing to tell.
+            let _ = self.changed_tools.send(ToolChangeNotice { backend: backend.to_owned(), tool, parts });
+        }
+        self.backend_changed(backend);
     }
 
     /// Brings the catalog in line with one backend.
@@ -232,13 +284,13 @@ impl Gateway {
 /// What the cache knows of a server.
 struct KnownServer {
     era: Option<Era>,
-    has_tools: bool,
+    tools: KnownTools,
 }
 
 impl KnownServer {
     fn of(cached: Option<&CachedBackend>) -> Self {
-        let has_tools = cached.is_some_and(|cached| !cached.tools.is_empty());
-        KnownServer { era: cached.and_then(hint), has_tools }
+        let tools = cached.map(|cached| KnownTools { tools: cached.tools.clone(), changed: cached.changed.clone() });
+        KnownServer { era: cached.and_then(hint), tools: tools.unwrap_or_default() }
     }
 }
 

@@ -8,7 +8,8 @@ use toolgate_wire::CallerScope;
 
 use super::Gateway;
 use super::functions::allow_list;
-use crate::run::durable::{Callers, DurableRuns, DurableSettings, OpenError, Webhooks, journal_of, scope_of_key};
+use super::secret_values::secret_values;
+use toolgate_run::durable::{Callers, DurableRuns, DurableSettings, OpenError, SecretSource, Webhooks, scope_of_key};
 
 impl Gateway {
     /// Whether the store may have runs: a file that is not there has none, and is made for the first one.
@@ -29,21 +30,26 @@ impl Gateway {
         }
         let config = self.config();
         let settings = &config.settings.runs;
-        let journal = journal_of(settings, &config.file).await?;
+        let journal = self.journal().await?;
         let retention = Prune { older_than: Some(settings.keep), max_bytes: Some(settings.max_size.get()) };
         let mut durable = self.durable.lock();
         if let Some(runs) = durable.clone() {
             return Ok(runs);
         }
         let callers = Arc::new(ConfiguredCallers(Arc::downgrade(self)));
+        let gateway = Arc::downgrade(self);
+        let secrets: SecretSource =
+            Arc::new(move || gateway.upgrade().map(|gateway| secret_values(&gateway.config())).unwrap_or_default());
         let webhooks = settings.webhook_secret.as_deref().map(|secret| {
             let fetcher = Fetcher::new(Guard::new(allow_list(&config.settings.guard)), HttpLimits::default());
-            Arc::new(Webhooks::new(secret, fetcher))
+            let webhooks = Webhooks::new(secret, fetcher).of_pauses(settings.webhook.clone());
+            Arc::new(webhooks.without_secrets(secrets.clone()))
         });
         let durable_settings = DurableSettings {
             retention,
             webhooks,
             unknown_calls: settings.unknown_calls,
+            secrets,
             ..DurableSettings::default()
         };
         let runs = DurableRuns::start(journal, self.runner().clone(), callers, durable_settings);

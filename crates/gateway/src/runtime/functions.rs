@@ -2,9 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use crate::bridge::{self, Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use super::inline::inlined;
+use toolgate_bridge::{self as bridge, Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use toolgate_catalog::types::result_schema;
+use toolgate_catalog::{Backend, Tool};
 use toolgate_config::checked::{self, Function, FunctionEffect, FunctionTarget, Settings};
 use toolgate_config::values::{Allowed, Method};
 use toolgate_functions::builtin::registry as built_in;
@@ -12,8 +16,10 @@ use toolgate_functions::endpoint::{DeclaredEffect, EndpointMethod, HttpEndpoint,
 use toolgate_functions::http::{AllowList, Egress, Fetcher, Guard, HttpLimits};
 use toolgate_functions::weather::WeatherSettings;
 use toolgate_functions::{
-    CallContext, ErrorCode, FailedEffect, FunctionError, HostFunction, Param, Presence, Registry, SignatureError,
+    CallContext, ErrorCode, FailedEffect, FunctionAnswer, FunctionError, HostFunction, Param, Presence, Registry,
+    SignatureError,
 };
+use toolgate_mcp::process_budget;
 use toolgate_wire::{CallState, CallerScope};
 
 /// All host functions, and for those that are tools, whose.
@@ -22,11 +28,25 @@ pub(super) struct GrantedFunctions {
     bridge: Arc<Bridge>,
     /// Made at first use: an HTTP client reads the system's certificates, which a start should not wait for.
     all: OnceLock<Registry>,
+    typed: Mutex<TypedAliases>,
+}
+
+/// Functions that are tools under another name, with the types of those tools as they are now.
+#[derive(Default)]
+struct TypedAliases {
+    /// The backends of the tools, in one state of their tools.
+    backends: Vec<Backend>,
+    functions: Registry,
 }
 
 impl GrantedFunctions {
     pub(super) fn new(settings: &Settings, bridge: &Arc<Bridge>) -> Self {
-        GrantedFunctions { settings: settings.clone(), bridge: Arc::clone(bridge), all: OnceLock::new() }
+        GrantedFunctions {
+            settings: settings.clone(),
+            bridge: Arc::clone(bridge),
+            all: OnceLock::new(),
+            typed: Mutex::default(),
+        }
     }
 
     /// Makes them now, on a thread that may wait.
@@ -36,7 +56,7 @@ impl GrantedFunctions {
 
     /// Without those that reach a backend which the caller may not use.
     pub(super) fn for_caller(&self, caller: &CallerScope) -> Registry {
-        let all = self.all.get_or_init(|| self.build());
+        let all = self.with_tool_types(self.all.get_or_init(|| self.build()));
         let forbidden = |function: &Function| match &function.target {
             FunctionTarget::Tool { backend, tool, .. } => !caller.permits_tool(backend.as_str(), tool.as_str()),
             FunctionTarget::Http { .. } => false,
@@ -44,10 +64,42 @@ impl GrantedFunctions {
         let configured = self.settings.functions.iter();
         let out: Vec<&str> = configured.filter(|(_, it)| forbidden(it)).map(|(name, _)| name.as_str()).collect();
         if out.is_empty() {
-            return all.clone();
+            return all;
         }
         let names: Vec<String> = all.names().into_iter().filter(|name| !out.contains(&name.as_str())).collect();
         all.restricted(&names).unwrap_or_default()
+    }
+
+    /// A function that is a tool has the tool's description and types where the configuration gives none. They are made
+    /// anew when the tools of its backend are others.
+    fn with_tool_types(&self, all: &Registry) -> Registry {
+        let is_alias = |function: &Function| matches!(function.target, FunctionTarget::Tool { .. });
+        if !self.settings.functions.values().any(is_alias) {
+            return all.clone();
+        }
+        let catalog = self.bridge.catalog();
+        let named = self.settings.functions.values().filter_map(|function| match &function.target {
+            FunctionTarget::Tool { backend, .. } => catalog.backend(backend.as_str()).cloned(),
+            FunctionTarget::Http { .. } => None,
+        });
+        let backends: Vec<Backend> = named.collect();
+        let mut typed = self.typed.lock();
+        let is_known = typed.backends.len() == backends.len()
+            && typed.backends.iter().zip(&backends).all(|(one, other)| one.has_same_tools(other));
+        if !is_known {
+            let everything = ScopedCatalog::new(&catalog, &Access::All, &Access::All);
+            let mut functions = Registry::new();
+            for (name, function) in &self.settings.functions {
+                let FunctionTarget::Tool { backend, tool } = &function.target else { continue };
+                let Some(found) = everything.tool(backend.as_str(), tool) else { continue };
+                match configured(name.as_str(), function, Some(found.tool()), &self.bridge) {
+                    Ok(function) => functions.insert(function),
+                    Err(error) => tracing::debug!(%error, "the function has no types of its tool"),
+                }
+            }
+            *typed = TypedAliases { backends, functions };
+        }
+        all.merged(&typed.functions)
     }
 
     fn build(&self) -> Registry {
@@ -66,7 +118,7 @@ impl GrantedFunctions {
             Registry::new()
         });
         for (name, function) in &settings.functions {
-            match configured(name.as_str(), function, &self.bridge) {
+            match configured(name.as_str(), function, None, &self.bridge) {
                 Ok(function) => registry.insert(function),
                 Err(error) => tracing::warn!(%error, "the configured function is left out"),
             }
@@ -103,7 +155,13 @@ pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     })
 }
 
-fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<HostFunction, SignatureError> {
+/// A function of the configuration; `tool` is the one that it calls, as far as it is known.
+fn configured(
+    name: &str,
+    function: &Function,
+    tool: Option<&Tool>,
+    bridge: &Arc<Bridge>,
+) -> Result<HostFunction, SignatureError> {
     let params: Vec<Param> = function.schema.clone().map(argument).into_iter().collect();
     let description = function.description.clone().unwrap_or_default();
     match &function.target {
@@ -119,11 +177,23 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             timeout: function.timeout,
         }
         .into_function(),
-        FunctionTarget::Tool { backend, tool } => {
-            let params = if params.is_empty() { vec![argument(json!({ "type": "object" }))] } else { params };
-            let returns = function.returns.clone().unwrap_or(Value::Bool(true));
-            let builder = HostFunction::builder(name).describe(description).returns(returns).is_tool();
-            let builder = params.into_iter().fold(builder, |builder, param| builder.param(param));
+        FunctionTarget::Tool { backend, tool: tool_name } => {
+            let of_tool = tool.and_then(Tool::description).filter(|_| function.description.is_none());
+            let description = of_tool.map_or(description, str::to_owned);
+            let returns = function.returns.clone().or_else(|| tool.and_then(result_of)).unwrap_or(Value::Bool(true));
+            let mut builder = HostFunction::builder(name).describe(description).returns(returns).is_tool();
+            builder = match (params.into_iter().next(), tool) {
+                (Some(own), _) => builder.param(own),
+                (None, None) => builder.param(argument(json!({ "type": "object" }))),
+                // The tool's schema is shown; the bridge checks arguments by it, as of any call of the tool.
+                (None, Some(tool)) => {
+                    let schema = inlined(tool.input_schema(), tool.input_schema());
+                    let presence = argument(schema.clone()).presence;
+                    let checked = Param { presence, ..argument(json!({ "type": "object" })) };
+                    builder.param(checked).shows_argument(schema)
+                }
+            };
+            let tool = tool_name;
             let (bridge, backend, tool) = (Arc::clone(bridge), backend.to_string(), tool.clone());
             let timeout = function.timeout;
             let builder = builder.reads_only({
@@ -134,7 +204,7 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
                     found.is_some_and(is_annotated_read_only)
                 }
             });
-            declared(function.effect).on(builder).handle(move |context, args| {
+            declared(function.effect).on(builder).handle_counted(move |context, args| {
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
                 async move {
                     let asked = RequestContext { timeout: Some(timeout), ..asked(&context) };
@@ -143,6 +213,11 @@ fn configured(name: &str, function: &Function, bridge: &Arc<Bridge>) -> Result<H
             })
         }
     }
+}
+
+/// The schema of what a program receives of a tool.
+fn result_of(tool: &Tool) -> Option<Value> {
+    Some(inlined(tool.output_schema()?, result_schema(tool)?))
 }
 
 fn declared(effect: FunctionEffect) -> DeclaredEffect {
@@ -165,13 +240,14 @@ fn asked(context: &CallContext) -> RequestContext {
     let deadline = context.deadline.map(tokio::time::Instant::into_std);
     // Who asks, in which run: the policy decides about the tool as if the program had named it.
     let caller = context.host.as_ref().and_then(|host| host.downcast_ref::<RequestContext>());
-    let RequestContext { name, profile, call_id, run, approver, .. } = caller.cloned().unwrap_or_default();
+    let RequestContext { name, profile, call_id, run, approver, budget, .. } = caller.cloned().unwrap_or_default();
     RequestContext {
         name,
         profile,
         call_id,
         run,
         approver,
+        budget,
         access: Access::All,
         cancel: context.cancel.clone(),
         deadline,
@@ -185,16 +261,18 @@ async fn call(
     tool: &str,
     args: Vec<Value>,
     asked: RequestContext,
-) -> Result<Value, FunctionError> {
+) -> Result<FunctionAnswer, FunctionError> {
     let arguments: Map<String, Value> = match args.into_iter().next() {
         Some(Value::Object(arguments)) => arguments,
         _ => Map::new(),
     };
     let answer = bridge.call(backend, tool, arguments, asked).await;
-    answer.and_then(Answer::into_value).map_err(|error| {
+    answer.map(into_function_answer).map_err(|error| {
         let code = match error.code.as_str() {
             "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
             "TIMEOUT" => ErrorCode::Timeout,
+            "OVER_BUDGET" => ErrorCode::OverBudget,
+            "TOO_LARGE" => ErrorCode::TooLarge,
             "NOT_READY" | "FAILED_TO_START" | "NEEDS_LOGIN" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
@@ -203,7 +281,8 @@ async fn call(
             CallState::Failed => FailedEffect::Failed,
             CallState::Applied | CallState::Unknown => FailedEffect::Unknown,
         };
-        let mut failed = FunctionError::new(code, error.message).with_effect(effect);
+        let message = gone(&error.code).map_or(error.message, str::to_owned);
+        let mut failed = FunctionError::new(code, message).with_effect(effect);
         if bridge::is_denial(&error.code) {
             failed = failed.with_custom_code(&error.code);
         }
@@ -212,6 +291,33 @@ async fn call(
             None => failed,
         }
     })
+}
+
+/// The message where the function's tool does not exist. It repeats no name: the bridge searched the tools of all callers,
+/// so its own message may name tools that this caller may not use.
+fn gone(code: &str) -> Option<&'static str> {
+    match code {
+        "UNKNOWN_TOOL" => Some(
+            "the backend no longer has the tool that this function calls: change `tool` of the function in the configuration",
+        ),
+        "UNKNOWN_BACKEND" => Some(
+            "the backend of the tool that this function calls no longer exists: change `tool` of the function in the configuration",
+        ),
+        _ => None,
+    }
+}
+
+/// The value for a program; what came as text stays text, counted.
+fn into_function_answer(answer: Answer) -> FunctionAnswer {
+    match answer {
+        Answer::Text(text) => {
+            let (text, permit) = text.into_parts();
+            FunctionAnswer::of_text(text, permit)
+        }
+        Answer::Value(_) | Answer::Raw(_) => {
+            FunctionAnswer::of_text(answer.into_text(), process_budget().empty_permit())
+        }
+    }
 }
 
 fn endpoint_method(method: Method) -> EndpointMethod {

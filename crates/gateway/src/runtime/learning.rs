@@ -5,6 +5,7 @@
 //! file learn from each other, since each adds what is new to it and reads it again.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +14,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use toolgate_catalog::Catalog;
+use toolgate_catalog::types::declares_result;
 use toolgate_catalog::types::learned::{Learned, LearnedType, LearnedTypes};
 use toolgate_config::Checked;
 use toolgate_wire::foreign_text::one_line;
 
-use crate::bridge::ResultObserver;
-use crate::run::LearnedResults;
+use toolgate_bridge::ResultObserver;
+use toolgate_run::LearnedResults;
 
 /// Longest result that is read, in bytes.
 const MAX_RESULT: usize = 256 << 10;
@@ -31,8 +33,21 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Results of a tool that are all compared with its declared schema, and then one of so many.
 const ALL_COMPARED: u64 = 8;
 const ONE_COMPARED: u64 = 64;
+/// Widened types that a listener may be behind.
+const MAX_WIDENED_BEHIND: usize = 64;
 /// Results after which a learned type says which keys there are.
 const MIN_RESULTS: u64 = 3;
+
+/// A tool of whose results the learned type has become wider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WidenedType {
+    /// The backend.
+    pub backend: String,
+    /// The tool.
+    pub tool: String,
+    /// How many results it was learned from.
+    pub results: u64,
+}
 
 enum Task {
     Result { backend: String, tool: String, json: String },
@@ -41,7 +56,6 @@ enum Task {
 }
 
 /// What was learned so far.
-#[derive(Default)]
 struct Knowledge {
     /// Everything, as it is shown.
     all: RwLock<Arc<LearnedTypes>>,
@@ -51,6 +65,31 @@ struct Knowledge {
     broken: RwLock<HashSet<(String, String)>>,
     /// Backends that nothing is learned of.
     left_out: RwLock<HashSet<String>>,
+    /// Tells of types that have become wider.
+    widened: broadcast::Sender<WidenedType>,
+}
+
+impl Default for Knowledge {
+    fn default() -> Self {
+        Knowledge {
+            all: RwLock::default(),
+            version: AtomicU64::default(),
+            broken: RwLock::default(),
+            left_out: RwLock::default(),
+            widened: broadcast::channel(MAX_WIDENED_BEHIND).0,
+        }
+    }
+}
+
+impl Knowledge {
+    /// Knows this from now on.
+    fn replace(&self, all: LearnedTypes) {
+        let mut known = self.all.write();
+        if **known != all {
+            *known = Arc::new(all);
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
 }
 
 /// Learns from results. Dropping it ends the thread.
@@ -64,13 +103,14 @@ impl TypeLearning {
     pub(super) fn start(config: &Checked, catalog: watch::Receiver<Catalog>) -> std::io::Result<Self> {
         let path = config.settings.cache.as_deref().map(|folder| folder.join(file_name(&config.file)));
         let knowledge = Arc::new(Knowledge::default());
+        let read = path.as_deref().and_then(FileVersion::of);
         if let Some(path) = &path {
             *knowledge.all.write() = Arc::new(LearnedTypes::load(path));
         }
         let (tasks, inbox) = sync_channel(MAX_WAITING);
         let learning = TypeLearning { knowledge: Arc::clone(&knowledge), tasks };
         learning.adopt(config);
-        let learner = Learner { knowledge, catalog, path, fresh: LearnedTypes::default(), seen: HashMap::new() };
+        let learner = Learner { knowledge, catalog, path, fresh: LearnedTypes::default(), read, seen: HashMap::new() };
         std::thread::Builder::new().name("toolgate-learning".into()).spawn(move || learner.serve(&inbox))?;
         Ok(learning)
     }
@@ -81,14 +121,9 @@ impl TypeLearning {
         *self.knowledge.left_out.write() = unwanted.map(|(name, _)| name.to_string()).collect();
     }
 
-    /// Everything that was learned.
-    pub(super) fn types(&self) -> Arc<LearnedTypes> {
-        Arc::clone(&self.knowledge.all.read())
-    }
-
-    /// Whether a result of this tool broke its declared schema.
-    pub(super) fn is_broken(&self, backend: &str, tool: &str) -> bool {
-        self.knowledge.broken.read().contains(&(backend.to_owned(), tool.to_owned()))
+    /// Hears of types that become wider from now on.
+    pub(super) fn widened(&self) -> broadcast::Receiver<WidenedType> {
+        self.knowledge.widened.subscribe()
     }
 
     /// Takes in what another gateway learned.
@@ -128,6 +163,14 @@ impl LearnedResults for TypeLearning {
         let all = self.knowledge.all.read();
         all.get(backend, tool).filter(|learned| learned.results() >= MIN_RESULTS).cloned()
     }
+
+    fn types(&self) -> Arc<LearnedTypes> {
+        Arc::clone(&self.knowledge.all.read())
+    }
+
+    fn breaks_its_schema(&self, backend: &str, tool: &str) -> bool {
+        self.knowledge.broken.read().contains(&(backend.to_owned(), tool.to_owned()))
+    }
 }
 
 /// The state of the thread.
@@ -137,6 +180,8 @@ struct Learner {
     path: Option<PathBuf>,
     /// What is not in the file yet.
     fresh: LearnedTypes,
+    /// The file as this gateway last read or wrote it.
+    read: Option<FileVersion>,
     /// Results of tools that declare theirs.
     seen: HashMap<(String, String), u64>,
 }
@@ -170,25 +215,30 @@ impl Learner {
         let catalog = self.catalog.borrow().clone();
         let found = catalog.backend(backend).and_then(|backend| backend.tool(tool));
         if let Some(found) = found.filter(|found| found.tool().output_schema().is_some()) {
-            return self.compare(backend, tool, found.entry, json);
+            self.compare(backend, tool, found.entry, json);
+            if declares_result(found.tool()) {
+                return;
+            }
         }
-        let learned = Arc::make_mut(&mut *self.knowledge.all.write()).observe(backend, tool, json);
-        // The fresh part learns the same; a text that is no JSON teaches neither.
-        let _ = self.fresh.observe(backend, tool, json);
+        // A text that is no JSON teaches nothing.
+        let Ok(seen) = LearnedType::of(json) else { return };
+        let learned = Arc::make_mut(&mut *self.knowledge.all.write()).add(backend, tool, &seen);
+        self.fresh.add(backend, tool, &seen);
+        let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
         match learned {
-            Ok(Learned::Widened) => {
+            Learned::Widened => {
                 self.knowledge.version.fetch_add(1, Ordering::AcqRel);
-                let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
                 tracing::info!(backend = %shown(backend), tool = %shown(tool), results, "a result widened a learned type");
+                let widened = WidenedType { backend: backend.to_owned(), tool: tool.to_owned(), results };
+                // Without a listener there is nothing to tell.
+                let _ = self.knowledge.widened.send(widened);
             }
             // The third result is the first that says which keys there are.
-            Ok(Learned::First | Learned::Fits) => {
-                let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
+            Learned::First | Learned::Fits => {
                 if results <= MIN_RESULTS {
                     self.knowledge.version.fetch_add(1, Ordering::AcqRel);
                 }
             }
-            Err(_) => {}
         }
     }
 
@@ -213,20 +263,43 @@ impl Learner {
 
     /// Adds what is new to the file, and takes over what others added.
     fn save(&mut self) {
-        let Some(path) = self.path.as_deref().filter(|_| !self.fresh.is_empty()) else { return };
-        let mut all = LearnedTypes::load(path);
-        all.merge(&self.fresh);
-        match all.save(path) {
-            Ok(()) => {
+        let Some(path) = self.path.as_deref() else { return };
+        if self.fresh.is_empty() && FileVersion::of(path) == self.read {
+            return;
+        }
+        if self.fresh.is_empty() {
+            self.read = FileVersion::of(path);
+            let all = LearnedTypes::load(path);
+            // A file that was removed, or is damaged, does not make known types unknown.
+            if !all.is_empty() {
+                self.knowledge.replace(all);
+            }
+            return;
+        }
+        match self.fresh.add_to(path) {
+            Ok(all) => {
                 self.fresh = LearnedTypes::default();
-                let mut known = self.knowledge.all.write();
-                if **known != all {
-                    *known = Arc::new(all);
-                    self.knowledge.version.fetch_add(1, Ordering::AcqRel);
-                }
+                // Another gateway may have replaced the file meanwhile: it is read once more.
+                self.read = None;
+                self.knowledge.replace(all);
             }
             Err(error) => tracing::warn!(path = %path.display(), %error, "the learned types cannot be written"),
         }
+    }
+}
+
+/// Tells two versions of a file apart without reading them. Writers replace the file as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileVersion {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl FileVersion {
+    fn of(path: &Path) -> Option<Self> {
+        let about = std::fs::metadata(path).ok()?;
+        Some(FileVersion { inode: about.ino(), size: about.len(), modified: (about.mtime(), about.mtime_nsec()) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A configured server as the commands about logins see it: whether it wants a login, and whether there is one.
+//! A configured server as the commands and the page see it for a login: whether it wants a login, and whether there is one.
 //!
 //! Nothing is started for it; a server is asked once, as a client would.
 
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::spec::{kind, login_of};
-use crate::backends::BackendKind;
+use toolgate_backends::BackendKind;
 use toolgate_config::Checked;
-use toolgate_mcp::client::auth::{AuthError, Authorizer};
+use toolgate_mcp::client::auth::{AuthError, Authorizer, RedirectListener};
 use toolgate_mcp::client::{HttpLink, Inbox, Link, LinkError, McpSession, Transport};
 
 /// The largest message of a server that is asked.
@@ -23,7 +23,7 @@ pub struct LoginTarget {
     /// Its login.
     pub authorizer: Arc<Authorizer>,
     /// The port that the browser must come back to, if the configuration names one.
-    pub redirect_port: Option<u16>,
+    redirect_port: Option<u16>,
     /// The command with which a person logs in.
     pub command: String,
 }
@@ -81,6 +81,19 @@ impl LoginTarget {
             Ok(Err(error)) => LoginNeed::Unknown(Some(error)),
             Err(_) => LoginNeed::Unknown(None),
         }
+    }
+
+    /// Listens where the browser comes back to: at this port or the configured one, else where the client is registered to be
+    /// redirected to, else at any port of this machine.
+    pub async fn listen(&self, port: Option<u16>) -> std::io::Result<RedirectListener> {
+        let port = port.or(self.redirect_port);
+        if port.is_none()
+            && let Some(registered) = self.authorizer.registered_redirect().await
+            && let Some(listener) = RedirectListener::bind_registered(&registered).await
+        {
+            return Ok(listener);
+        }
+        RedirectListener::bind(port).await
     }
 
     async fn open(&self, headers: &BTreeMap<String, String>) -> Result<(), LinkError> {

@@ -17,7 +17,7 @@
 //! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
 //! - `audit`: the audit log; `telemetry`: spans and durations of runs and calls
-//! - `durable_runs`: the store of runs that outlive their process
+//! - `durable_runs`: the store of runs that outlive their process; `day_counts`: the calls of a day in it; `secret_values`: what is taken out of their cassettes
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
 
@@ -25,12 +25,15 @@ mod audit;
 mod backend_records;
 mod cache;
 mod catalog_sync;
+mod day_counts;
 mod durable_runs;
 mod functions;
+mod inline;
 mod learning;
 mod login;
 mod register;
 mod reload;
+mod secret_values;
 mod settings;
 mod spec;
 mod telemetry;
@@ -47,25 +50,30 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::Engine;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
-use crate::approvals::RememberedRules;
-use crate::backends::{Backend, Backends};
-use crate::bridge::Bridge;
-use crate::run::durable::DurableRuns;
-use crate::run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
+use toolgate_backends::{Backend, Backends};
+use toolgate_bridge::Bridge;
+use toolgate_bridge::approvals::RememberedRules;
 use toolgate_catalog::types::learned::LearnedTypes;
 use toolgate_catalog::{Catalog, CatalogHandle};
-use toolgate_config::checked::BytesInFlight;
+use toolgate_config::checked::{BytesInFlight, FunctionTarget};
+use toolgate_config::watch::ReadAgain;
 use toolgate_config::{Checked, Problem};
 use toolgate_functions::Registry;
+use toolgate_journal::durable::Journal;
 use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_output::OutputSettings;
 use toolgate_output::results::ResultStore;
+use toolgate_run::durable::DurableRuns;
+use toolgate_run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
 
 pub use audit::check_audit;
-pub use backend_records::{KeyName, Origin};
-pub use cache::prefill_cache;
+pub use backend_records::{KeyKind, KeyName, Origin};
+pub use cache::{cached_catalog, prefill_cache};
+pub use catalog_sync::ToolChangeNotice;
+pub use learning::WidenedType;
 pub use login::{LoginNeed, LoginTarget, LoginTargetError};
 pub use register::{Registration, RegistrationError};
+pub use secret_values::secret_values;
 pub use settings::{engine_builder, v8_settings};
 pub use types::{find_compiler, program_types};
 
@@ -95,7 +103,10 @@ pub struct Gateway {
     cache: RwLock<Option<Arc<CacheFile>>>,
     /// Runs that outlive their process, once a door keeps them.
     durable: Mutex<Option<DurableRuns>>,
+    /// Their store, which also has the calls of a day, once one of both is needed.
+    journal: tokio::sync::OnceCell<Journal>,
     changes: broadcast::Sender<ChangeNotice>,
+    changed_tools: broadcast::Sender<ToolChangeNotice>,
     /// Grows with every change of any tool, so that what is derived from the catalog knows when it is old.
     edition: AtomicU64,
     /// Learns from results; `None` if its thread could not be started.
@@ -104,6 +115,8 @@ pub struct Gateway {
     types: RwLock<Option<Arc<ProgramTypes>>>,
     /// Whether the search index will be built in a moment.
     search_preparation: AtomicBool,
+    /// Asks for the configuration to be read again.
+    read_again: ReadAgain,
     /// Reloads and registrations come one after the other.
     changing: tokio::sync::Mutex<()>,
     audit: Option<Arc<AuditListener>>,
@@ -141,11 +154,14 @@ impl Gateway {
             functions: RwLock::new(functions),
             cache: RwLock::new(cache),
             durable: Mutex::default(),
+            journal: tokio::sync::OnceCell::new(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
+            changed_tools: broadcast::channel(MAX_CHANGES_BEHIND).0,
             edition: AtomicU64::new(0),
             learning,
             types: RwLock::new(types),
             search_preparation: AtomicBool::new(false),
+            read_again: ReadAgain::default(),
             changing: tokio::sync::Mutex::default(),
             audit,
             telemetry,
@@ -153,6 +169,9 @@ impl Gateway {
             runner: Runner::new(engine, bridge, Arc::new(ConfiguredEnvironment(Weak::clone(this)))),
             config: RwLock::new(Arc::new(config)),
         });
+        if gateway.config().settings.runs.store.is_some() {
+            gateway.bridge().set_day_counts(Arc::new(day_counts::StoredCounts::of(&gateway)));
+        }
         if let Some(audit) = &gateway.audit {
             gateway.runner.history().listen(audit.clone());
         }
@@ -196,9 +215,19 @@ impl Gateway {
         self.learning.as_ref().map(|learning| learning.types()).unwrap_or_default()
     }
 
+    /// Changes whenever a learned type changes.
+    pub fn learned_version(&self) -> u64 {
+        self.learning.as_ref().map_or(0, |learning| learning.version())
+    }
+
     /// Whether a result of this tool did not fit the schema that it declares.
     pub fn breaks_its_schema(&self, backend: &str, tool: &str) -> bool {
-        self.learning.as_ref().is_some_and(|learning| learning.is_broken(backend, tool))
+        self.learning.as_ref().is_some_and(|learning| learning.breaks_its_schema(backend, tool))
+    }
+
+    /// Hears of learned types that become wider from now on; `None` if nothing is learned.
+    pub fn widened_types(&self) -> Option<broadcast::Receiver<WidenedType>> {
+        self.learning.as_ref().map(|learning| learning.widened())
     }
 
     /// Takes in what another gateway learned.
@@ -254,6 +283,17 @@ impl Gateway {
         self.records().get(name).map(|record| record.keys.clone()).unwrap_or_default()
     }
 
+    /// Asks the watch of the configuration's file for another reading when a server is lost or does not come up whose values
+    /// are what commands print.
+    pub fn read_again(&self) -> ReadAgain {
+        self.read_again.clone()
+    }
+
+    /// Hears of tools that change what they say from now on.
+    pub fn changed_tools(&self) -> broadcast::Receiver<ToolChangeNotice> {
+        self.changed_tools.subscribe()
+    }
+
     /// Hears of changes from now on.
     pub fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
         self.changes.subscribe()
@@ -275,12 +315,20 @@ impl Gateway {
         let _ = tokio::time::timeout(within, all).await;
     }
 
-    /// Waits until the backends that a program seems to name, and its caller may use, are that far or have failed.
+    /// Waits until the backends that a program seems to name, itself or by a host function that is one of their tools, and its
+    /// caller may use, are that far or have failed.
     pub async fn wait_for_named(&self, text: &str, caller: &CallerScope, until: Readiness, within: Duration) {
-        let catalog = self.catalog();
+        let (catalog, config) = (self.catalog(), self.config());
+        let is_aliased = |name: &str| {
+            let mut functions = config.settings.functions.iter();
+            functions.any(|(function, it)| match &it.target {
+                FunctionTarget::Tool { backend, .. } => backend.as_str() == name && text.contains(function.as_str()),
+                FunctionTarget::Http { .. } => false,
+            })
+        };
         let named = |name: &str| {
             let identifier = catalog.backend(name).map_or(name, |backend| backend.identifier());
-            caller.backends.permits(name) && (text.contains(name) || text.contains(identifier))
+            caller.backends.permits(name) && (text.contains(name) || text.contains(identifier) || is_aliased(name))
         };
         match until {
             Readiness::Known => self.settled(within, named).await,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Gateway;
 use super::backend_records::Origin;
-use crate::backends::{Backend, BackendState};
+use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::names::{NameScope, sanitise};
 use toolgate_config::checked::{self, BackendPolicy, BackendTransport, Process, Remote, starts_toolgate};
 use toolgate_config::values::{BackendName, Endpoint, Secret, Setting, Start};
@@ -166,6 +166,7 @@ fn usual_policy() -> BackendPolicy {
         learn_types: true,
         start: Start::Eager,
         description: None,
+        tools: Vec::new(),
     }
 }
 

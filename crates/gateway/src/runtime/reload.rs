@@ -31,6 +31,7 @@ impl Gateway {
         }
         let config = Arc::new(config);
         *self.config.write() = Arc::clone(&config);
+        self.read_again.note_in_effect(&config);
         self.remove_all(changes.removed.iter().chain(&changes.changed).map(ToString::to_string)).await;
         self.remove_all(self.overruled(&config)).await;
         self.show_disabled(&old, &config);
@@ -80,6 +81,7 @@ impl Gateway {
         if old.settings.type_check != new.settings.type_check {
             let wanted = &new.settings.type_check;
             *self.types.write() = program_types(&wanted.compiler, wanted.budget, self.runner.engine()).ok();
+            self.prepare_types();
         }
         if old.settings.policy != new.settings.policy {
             self.bridge().set_policy(new.settings.policy.clone());

@@ -3,11 +3,11 @@
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, Reuse, V8Settings};
 use toolgate_wire::{LimitRequest, Profile};
 
-use crate::run::set_process_bytes;
 use toolgate_config::checked::{BytesInFlight, Settings};
 use toolgate_config::values::{self, Isolation};
 use toolgate_output::results::ResultLimits;
 use toolgate_output::{OutputFormat, OutputSettings};
+use toolgate_run::set_process_bytes;
 
 /// An engine as the configuration wants it; the worker program is the caller's to name.
 pub fn engine_builder(settings: &Settings) -> EngineBuilder {

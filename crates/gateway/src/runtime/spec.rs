@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ring::digest::{Context, SHA256};
 use url::Url;
 
-use super::backend_records::KeyName;
-use crate::backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource, LoginSpec, quoted};
+use super::backend_records::{KeyKind, KeyName};
+use toolgate_backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource, LoginSpec, quoted};
 use toolgate_config::checked::{
     BackendPolicy, BackendTransport, LoginSettings, OpenApi, ServerSandbox, Settings, SpecSource,
 };
@@ -106,6 +106,7 @@ fn login_spec(name: &str, url: &Url, login: &LoginSettings, settings: &Settings)
         client: ClientRegistration { preregistered, metadata_document },
         scopes: login.scopes.clone(),
         endpoints,
+        allow_hosts: login.allow_hosts.iter().map(allowed).collect(),
     };
     let preference = match settings.logins.place {
         SecretPlace::Auto => Preference::Auto,
@@ -116,11 +117,20 @@ fn login_spec(name: &str, url: &Url, login: &LoginSettings, settings: &Settings)
     Some(LoginSpec { settings: auth, store, command: format!("toolgate login {}", quoted(name)) })
 }
 
-fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
-    let exposed = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
-    let allowed = |entry: &Allowed| match entry {
+fn allowed(entry: &Allowed) -> String {
+    match entry {
         Allowed::Host(name) => name.to_string(),
         Allowed::Net(network) => network.to_string(),
+    }
+}
+
+fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
+    let exposed = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
+    let login = |(scheme, login): &(String, LoginSettings)| {
+        let mut login = login_spec(name, api.base.url(), login, settings)?;
+        // What the API itself may be at, its login may be at as well.
+        login.settings.allow_hosts.extend(api.allow_hosts.iter().map(allowed));
+        Some((scheme.clone(), login))
     };
     ApiSpec {
         document: match &api.spec {
@@ -129,10 +139,7 @@ fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
         },
         base: api.base.url().clone(),
         auth: api.auth.iter().map(exposed).collect(),
-        login: api
-            .login
-            .as_ref()
-            .and_then(|(scheme, login)| Some((scheme.clone(), login_spec(name, api.base.url(), login, settings)?))),
+        login: api.login.as_ref().and_then(login),
         headers: api.headers.iter().map(|(name, value)| exposed((name, value))).collect(),
         include: api.include.clone(),
         exclude: api.exclude.clone(),
@@ -142,14 +149,20 @@ fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
 
 /// The names under which a server gets its secrets.
 pub(super) fn key_names(transport: &BackendTransport) -> Vec<KeyName> {
+    let key = |kind: KeyKind, name: &str, value: &Secret| {
+        let is_set = !value.expose().trim().is_empty();
+        KeyName { kind, name: name.to_owned(), is_set }
+    };
     match transport {
-        BackendTransport::Stdio(process) => process.env.keys().cloned().map(KeyName::Variable).collect(),
+        BackendTransport::Stdio(process) => {
+            process.env.iter().map(|(name, value)| key(KeyKind::Variable, name, value)).collect()
+        }
         BackendTransport::Http(remote) => {
-            remote.headers.iter().map(|(name, _)| KeyName::Header(name.clone())).collect()
+            remote.headers.iter().map(|(name, value)| key(KeyKind::Header, name, value)).collect()
         }
         BackendTransport::OpenApi(api) => {
-            let headers = api.headers.iter().map(|(name, _)| KeyName::Header(name.clone()));
-            headers.chain(api.auth.keys().cloned().map(KeyName::Scheme)).collect()
+            let headers = api.headers.iter().map(|(name, value)| key(KeyKind::Header, name, value));
+            headers.chain(api.auth.iter().map(|(name, value)| key(KeyKind::Scheme, name, value))).collect()
         }
     }
 }

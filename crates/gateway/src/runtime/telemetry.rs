@@ -11,8 +11,8 @@ use toolgate_telemetry::{Attributes, Collector, Metric, Span, SpanKind, Telemetr
 use toolgate_wire::{CallRecord, CallState, Target};
 
 use super::Gateway;
-use crate::backends::BackendState;
-use crate::run::{Door, EndedRun, RunListener, RunTrace};
+use toolgate_backends::BackendState;
+use toolgate_run::{Door, EndedRun, RunListener, RunTrace};
 
 /// The method of every call of a tool.
 const TOOLS_CALL: &str = "tools/call";

@@ -8,7 +8,7 @@ use toolgate_engine::Engine;
 use toolgate_typecheck::find::find;
 use toolgate_typecheck::{Compiler, JailCommand, NoCompiler, TypeChecker};
 
-use crate::run::ProgramTypes;
+use toolgate_run::ProgramTypes;
 
 /// The compiler that the configuration wants.
 ///

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use crate::backends::Backend;
-use crate::bridge::{McpProvider, Provider, ProviderFuture, RequestContext, not_ready};
+use toolgate_backends::Backend;
+use toolgate_bridge::{McpProvider, Provider, ProviderFuture, RequestContext, not_ready};
 
 /// A run that waits for a backend ends this much before its own deadline, so that it can say what it waited for.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(500);
@@ -44,6 +44,10 @@ impl Provider for WaitUntilReady {
             }
             inner.call(tool, arguments, asked).await
         })
+    }
+
+    fn has_more_tools(&self) -> bool {
+        self.inner.has_more_tools()
     }
 
     fn retry(&self) {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::backends::{CallError, CallOptions, Effect, WhenUnready};
-use toolgate_mcp::Progress;
+use toolgate_backends::{CallError, CallOptions, Effect, ReplyMode, WhenUnready};
+use toolgate_mcp::{InteractiveClient, Progress};
 
 use crate::fixture::{TEST_TIMEOUT, call, object, spec, up, up_as, value};
 
@@ -198,8 +198,12 @@ async fn questions_to_us_are_answered_and_only_ping_is_served() {
     let pong = value(&backend, "ask", json!({ "method": "ping" })).await;
     assert_eq!(pong, json!({ "result": {} }));
     let backend = up(&[]).await;
-    let refused = value(&backend, "ask", json!({ "method": "elicitation/create" })).await;
+    let refused = value(&backend, "ask", json!({ "method": "roots/list" })).await;
     assert_eq!(refused["error"]["code"], json!(-32601));
+    // The capability is declared, so a form is not an unknown method: no person has decided.
+    let backend = up(&[]).await;
+    let undecided = value(&backend, "ask", json!({ "method": "elicitation/create" })).await;
+    assert_eq!(undecided["result"]["action"], json!("cancel"), "{undecided}");
 }
 
 #[tokio::test]
@@ -217,6 +221,20 @@ async fn a_tool_that_needs_a_person_is_its_own_error() {
     let error = call(&backend, "input", json!({})).await.unwrap_err();
     let CallError::InputRequired { requests, .. } = error else { panic!("{error}") };
     assert_eq!(requests["name"]["method"], json!("elicitation/create"));
+}
+
+/// The server does not end the call, and the time of the call is no longer than the one that the server has to end it.
+#[tokio::test]
+async fn a_question_is_returned_before_the_time_of_its_call_is_over() {
+    let backend = up(&[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = json!({ "file": folder.path().join("names"), "silent": true });
+    let client = InteractiveClient::new(&object(json!({ "elicitation": {} })), &object(json!({})));
+    let timeout = Some(Duration::from_secs(2));
+    let options = CallOptions { timeout, reply: ReplyMode::Asking(client), ..CallOptions::default() };
+    let error = backend.call("asks_back", object(arguments), options).await.unwrap_err();
+    let CallError::InputRequired { requests, .. } = error else { panic!("{error}") };
+    assert_eq!(requests["question"]["params"]["message"], json!("Who is meant?"));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolgate_gateway::backends::{BackendState, CallError, CallOptions, Effect};
+use toolgate_backends::{BackendState, CallError, CallOptions, Effect};
 use toolgate_wire::ByteBudget;
 
 use crate::fixture::{TEST_TIMEOUT, call, object, spec, start, state, up, up_as, value};
@@ -166,7 +166,7 @@ async fn a_server_that_can_not_start_is_called_failed_with_its_last_words() {
 #[tokio::test]
 async fn a_program_that_does_not_exist_fails_at_once() {
     let mut spec = spec(&[]);
-    if let toolgate_gateway::backends::BackendKind::Stdio { command, .. } = &mut spec.kind {
+    if let toolgate_backends::BackendKind::Stdio { command, .. } = &mut spec.kind {
         *command = "no-such-program-anywhere".to_owned();
     }
     let (backend, _) = start(spec);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
-use toolgate_gateway::backends::{
+use toolgate_backends::{
     Backend, BackendChange, BackendEvent, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Reply,
 };
 use toolgate_mcp::client::ListKind;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect};
+use toolgate_backends::{Backend, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Effect};
 use toolgate_mcp::client::{ClientRequest, ListKind};
 use toolgate_mcp::protocol::Era;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use toolgate_gateway::backends::{BackendChange, BackendKind, BackendSpec, BackendState, Probe};
+use toolgate_backends::{BackendChange, BackendKind, BackendSpec, BackendState, Probe};
 use toolgate_mcp::client::{InheritedEnv, Ready, ToolChange, ToolPart};
 use toolgate_mcp::protocol::Era;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use toolgate_gateway::backends::{
+use toolgate_backends::{
     ApiSpec, BackendKind, BackendSpec, BackendState, CallError, DocumentSource, Effect, ReplyMode,
 };
 use url::Url;
@@ -92,6 +92,10 @@ async fn serve(mut stream: TcpStream, heads: Arc<Mutex<Vec<String>>>) {
     let json = "content-type: application/json\r\n";
     let (status, headers, body) = match path.split('?').next().unwrap_or_default() {
         "/openapi.json" => ("200 OK", json.to_owned(), document().to_string()),
+        "/parts/openapi.yaml" => ("200 OK", json.to_owned(), PARTS.to_owned()),
+        "/parts/pets.yaml" => ("200 OK", json.to_owned(), "get: { operationId: listPets }".to_owned()),
+        "/parts/none.yaml" => ("404 Not Found", json.to_owned(), String::new()),
+        "/parts/moved.yaml" => ("302 Found", "location: http://169.254.169.254/x\r\n".to_owned(), String::new()),
         "/v1/pets" if head.starts_with("POST") => ("200 OK", json.to_owned(), body),
         "/v1/pets" => {
             let link = "link: </v1/pets?limit=2>; rel=\"next\"\r\n";
@@ -109,6 +113,17 @@ async fn serve(mut stream: TcpStream, heads: Arc<Mutex<Vec<String>>>) {
     let answer = format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}");
     let _ = stream.write_all(answer.as_bytes()).await;
 }
+
+/// A document in parts, most of which are not where it may ask for them.
+const PARTS: &str = "openapi: 3.0.0
+paths:
+  /pets: { $ref: pets.yaml }
+  /a: { $ref: none.yaml }
+  /b: { $ref: moved.yaml }
+  /c: { $ref: 'file:///etc/hostname' }
+  /d: { $ref: 'http://169.254.169.254/latest' }
+  /e: { $ref: 'http://localhost:1/x.yaml' }
+";
 
 fn backend_spec(api: ApiSpec) -> BackendSpec {
     BackendSpec::new("pets", BackendKind::OpenApi(Box::new(api)))
@@ -129,10 +144,24 @@ async fn operations_are_tools_and_calls_are_requests() {
 }
 
 #[tokio::test]
+async fn parts_of_a_document_come_from_its_origin_alone() {
+    let server = ApiServer::start().await;
+    let document = DocumentSource::Url(Url::parse(&format!("{}/parts/openapi.yaml", server.origin)).unwrap());
+    let spec = ApiSpec { document, auth: BTreeMap::new(), ..server.spec() };
+    let backend = up_as(backend_spec(spec)).await;
+    assert!(value(&backend, "listPets", json!({})).await.to_string().contains("Rex"));
+    let asked = server.heads.lock().unwrap().clone();
+    let paths: Vec<&str> = asked.iter().filter_map(|head| head.split(' ').nth(1)).collect();
+    let expected = ["/parts/openapi.yaml", "/parts/pets.yaml", "/parts/none.yaml", "/parts/moved.yaml", "/v1/pets"];
+    assert_eq!(paths, expected);
+    assert!(asked.iter().take(4).all(|head| !head.contains("X-Tenant") && !head.contains("x-tenant")), "{asked:?}");
+}
+
+#[tokio::test]
 async fn a_client_is_told_of_further_pages() {
     let server = ApiServer::start().await;
     let backend = up_as(backend_spec(server.spec())).await;
-    let options = toolgate_gateway::backends::CallOptions { reply: ReplyMode::Raw, ..Default::default() };
+    let options = toolgate_backends::CallOptions { reply: ReplyMode::Raw, ..Default::default() };
     let reply = backend.call("listPets", object(json!({})), options).await.unwrap();
     let reply = reply.into_raw().unwrap();
     let links = &reply["_meta"]["toolgate/http"]["links"];
@@ -174,7 +203,7 @@ async fn a_redirect_elsewhere_is_not_followed() {
 async fn a_call_can_be_cancelled() {
     let server = ApiServer::start().await;
     let backend = up_as(backend_spec(server.spec())).await;
-    let options = toolgate_gateway::backends::CallOptions::default();
+    let options = toolgate_backends::CallOptions::default();
     let cancel = options.cancel.clone();
     let calling = tokio::spawn({
         let backend = backend.clone();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec, BackendState};
+use toolgate_backends::{Backend, BackendKind, BackendSpec, BackendState};
 use toolgate_mcp::client::StdioSandbox;
 
 use crate::fixture::{call, members, start, state, up_as, value};

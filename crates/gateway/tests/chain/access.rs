@@ -1,7 +1,7 @@
 //! A tool that a caller may not use is to it as if it did not exist: invariant 8.
 
 use serde_json::json;
-use toolgate_gateway::run::{FastPaths, RunRequest};
+use toolgate_run::{FastPaths, RunRequest};
 use toolgate_wire::{Access, CallRate, CallerScope};
 
 use crate::runner::{Case, cases};
@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         access::what_is_denied_looks_as_if_it_were_not_there,
         access::a_tool_that_is_denied_looks_as_if_it_were_not_there,
+        access::what_a_backend_has_is_listed_as_far_as_the_caller_may_use_it,
         access::a_caller_makes_as_many_calls_as_its_rate_says,
     ]
 }
@@ -60,13 +61,15 @@ pub(crate) fn what_is_denied_looks_as_if_it_were_not_there() {
     }
 }
 
-const TOOL_TEXTS: [&str; 22] = [
+const TOOL_TEXTS: [&str; 24] = [
     "return await open.hidden({})",
     "open.hidden({})",
     "return await tools.open.hidden({})",
     "const name = 'hidden'; return await open[name]({})",
     "try { return await open.hidden({}) } catch (e) { return [e.name, e.code, e.message] }",
     "return await open.hiden({})",
+    "return await open.xyzzy({})",
+    "const name = 'xyzzy'; return await open[name]({})",
     "return await open.read({})",
     "return await hidden({})",
     "return await hiden({})",
@@ -98,6 +101,24 @@ pub(crate) fn a_tool_that_is_denied_looks_as_if_it_were_not_there() {
             let refused = shown(&run(&denied, RunRequest { caller: caller.clone(), ..request }));
             assert_eq!(absent, refused, "{text}");
         }
+    }
+}
+
+/// Before the run, and by the call itself.
+pub(crate) fn what_a_backend_has_is_listed_as_far_as_the_caller_may_use_it() {
+    let tools = ["read", "hidden", "rename"].map(|name| json!({ "name": name, "reply": 1 }));
+    let chain = chain(&json!({ "backends": { "open": { "tools": tools } } }));
+    let caller = CallerScope { tools: Access::only(["open.r*"]), ..CallerScope::default() };
+    for (code, expected) in [
+        ("return await open.xyzzy({})", "Backend `open` has no tool `xyzzy`"),
+        (
+            "const name = 'xyz' + 'zy'; return await open[name]({})",
+            "open has no tool named xyzzy. It has read, rename.",
+        ),
+    ] {
+        let text = shown(&run(&chain, RunRequest { caller: caller.clone(), ..asking(code) }));
+        assert!(text.contains(expected) && text.contains("It has read, rename."), "{code}: {text}");
+        assert!(!text.contains("hidden"), "{code}: {text}");
     }
 }
 

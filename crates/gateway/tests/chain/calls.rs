@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
-use toolgate_gateway::bridge::{Answer, Provider, ProviderFuture, RequestContext};
-use toolgate_gateway::run::{Route, RunRequest, Runner};
+use toolgate_bridge::{Answer, Provider, ProviderFuture, RequestContext};
+use toolgate_run::{Route, RunRequest, Runner};
 use toolgate_wire::{CallState, LimitRequest};
 
 use crate::runner::{Case, cases};
@@ -17,6 +17,7 @@ use crate::support::{asking, block_on, chain, engines, run, shown, value};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         calls::arguments_are_checked_before_anything_is_sent,
+        calls::nothing_is_sent_after_the_end_of_its_run,
         calls::a_failing_tool_throws_an_error_that_can_be_caught,
         calls::calls_made_at_once_run_at_once,
         calls::a_run_has_so_many_calls_under_way_and_no_more,
@@ -144,6 +145,21 @@ pub(crate) fn arguments_are_checked_before_anything_is_sent() {
     assert!(meeting.arguments().is_empty());
     assert_eq!(value(&chain, "const query = 'tea'; return await shop.find({ query, where: undefined })"), "1");
     assert_eq!(meeting.arguments(), [json!({ "query": "tea" }).as_object().expect("an object").clone()]);
+}
+
+pub(crate) fn nothing_is_sent_after_the_end_of_its_run() {
+    let meeting = Meeting::of(1);
+    let chain = chain_with(&meeting);
+    let call = |asked: RequestContext| {
+        let error = block_on(chain.bridge().call("shop", "note", Map::new(), asked)).expect_err("the run is over");
+        (error.code, error.state)
+    };
+    let late = RequestContext { deadline: Some(Instant::now()), ..RequestContext::default() };
+    assert_eq!(call(late), ("TIMEOUT".to_owned(), CallState::NotSent));
+    let cancelled = RequestContext::default();
+    cancelled.cancel.cancel();
+    assert_eq!(call(cancelled), ("CANCELLED".to_owned(), CallState::NotSent));
+    assert_eq!(meeting.arguments(), Vec::<Map<String, Value>>::new());
 }
 
 pub(crate) fn a_failing_tool_throws_an_error_that_can_be_caught() {

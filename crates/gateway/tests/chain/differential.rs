@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::run::{FastPaths, Route, RunRequest, Runner};
+use toolgate_run::{FastPaths, Route, RunRequest, Runner};
 use toolgate_wire::LimitRequest;
 
 use crate::programs::{CALLS, RECEIVERS, SHAPES, TEXTS, VALUES, tools};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolgate_catalog::BackendState;
-use toolgate_gateway::run::{Runner, explain};
+use toolgate_run::{Runner, explain};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain_on, engines, run, specs};

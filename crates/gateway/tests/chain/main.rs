@@ -6,16 +6,23 @@
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
 //! - `policy`: what is allowed, asked about and denied; `stage`: writes that are reviewed first
+//! - `parked`: runs that wait for a person with a worker that is a process
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod access;
 mod calls;
+#[path = "../gateway/counting_store.rs"]
+mod counting_store;
 #[path = "../../../engine/tests/support/deno.rs"]
 mod deno;
 mod differential;
 mod hints;
+#[allow(dead_code, reason = "each test binary uses its own part")]
+#[path = "../../../engine/tests/support/machine.rs"]
+mod machine;
 mod names;
+mod parked;
 mod policy;
 mod programs;
 mod random;
@@ -39,6 +46,7 @@ fn main() -> ExitCode {
         results::cases(),
         policy::cases(),
         stage::cases(),
+        parked::cases(),
     ];
     runner::run(cases.into_iter().flatten().collect())
 }

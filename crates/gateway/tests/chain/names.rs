@@ -83,6 +83,6 @@ pub(crate) fn interfaces_are_read_only_when_they_are_touched() {
     // All of it would be ten megabytes, and would not fit beside a copy of itself.
     let code = "return [Object.keys(__interfaces).length, __interfaces.b7.t.description.length, await b999.t({})]";
     let limits = toolgate_wire::LimitRequest { memory: Some(4 << 20), ..Default::default() };
-    let ran = crate::support::run(&chain, toolgate_gateway::run::RunRequest { limits, ..crate::support::asking(code) });
+    let ran = crate::support::run(&chain, toolgate_run::RunRequest { limits, ..crate::support::asking(code) });
     assert_eq!(ran.report.value().map(|value| value.get()), Ok("[1000,10000,999]"), "{:?}", ran.report);
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use toolgate_bridge::approvals::{Approver, AskedCall, Remember, RememberedRules, Verdict, VerdictFuture};
+use toolgate_bridge::{Answer, Provider, ProviderFuture, RequestContext};
 use toolgate_engine::HostError;
 use toolgate_functions::{HostFunction, Registry};
-use toolgate_gateway::approvals::{Approver, AskedCall, Remember, RememberedRules, Verdict, VerdictFuture};
-use toolgate_gateway::bridge::{Answer, Provider, ProviderFuture, RequestContext};
-use toolgate_gateway::run::{FastPaths, Route, RunReport, RunRequest, Runner};
-use toolgate_policy::{Action, Condition, Policy, Rule, TraitFilter, parse_limits};
-use toolgate_wire::{CallState, CallerScope, Code, Outcome};
+use toolgate_policy::{Action, CallLimits, Condition, Glob, Policy, Rule, TraitFilter, parse_limits};
+use toolgate_run::{FastPaths, Route, RunReport, RunRequest, Runner};
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{CallId, CallState, CallerScope, Code, Outcome};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain, run, shown};
@@ -29,6 +30,8 @@ pub(crate) fn cases() -> Vec<Case> {
         policy::a_call_that_must_be_asked_about_fails_where_nobody_can_be,
         policy::a_person_approves_edits_denies_and_stops,
         policy::what_a_person_edits_is_checked,
+        policy::what_a_person_edits_counts_as_what_it_is_now,
+        policy::what_a_person_edits_is_not_taken_from_other_approvers,
         policy::a_question_expires,
         policy::a_new_policy_holds_for_calls_that_wait,
         policy::a_program_that_can_only_be_denied_is_refused_before_its_first_call,
@@ -234,6 +237,7 @@ pub(crate) fn a_call_that_must_be_asked_about_fails_where_nobody_can_be() {
 struct Reviewer {
     asked: Mutex<Vec<AskedCall>>,
     edit: Mutex<Option<String>>,
+    name: Option<String>,
 }
 
 impl Approver for Reviewer {
@@ -250,6 +254,11 @@ impl Approver for Reviewer {
                 _ => std::future::pending().await,
             }
         })
+    }
+
+    fn answered(&self, _: CallId) -> Option<CallDecision> {
+        let reviewer = Some(self.name.clone()?);
+        Some(CallDecision { action: "ask", verdict: Some("edited"), reviewer, ..CallDecision::default() })
     }
 }
 
@@ -301,6 +310,44 @@ pub(crate) fn what_a_person_edits_is_checked() {
     assert_eq!(edited("[1]").1, "INVALID_ARGUMENTS");
     assert_eq!(edited("{").1, "INVALID_ARGUMENTS");
     assert_eq!(edited("{\"amount\":500}").1, "DENIED", "a rule that denies holds for a person too");
+}
+
+pub(crate) fn what_a_person_edits_counts_as_what_it_is_now() {
+    // Two payments above 100 in a run; what is below is asked about without a bound.
+    let large =
+        Rule { limits: CallLimits { run: Some(2), day: None }, ..when("bank.pay", Action::Ask, "args.amount > 100") };
+    let denied = when("bank.pay", Action::Deny, "args.amount > 100 && counts.run >= 3");
+    for (rules, sent) in
+        [(vec![rule("bank.pay", Action::Ask), large], 2), (vec![rule("bank.pay", Action::Ask), denied], 3)]
+    {
+        let chain = chain_with(rules);
+        let reviewer = Arc::new(Reviewer { edit: Mutex::new(Some("{\"amount\":500}".into())), ..Reviewer::default() });
+        let code = "const sent = []; for (let n = 0; n < 5; n++) sent.push(await bank.pay({ amount: 2 }).then(it => it.paid, e => e.code));
+            return sent";
+        let ran = run(&chain, RunRequest { approver: Some(reviewer), ..asking(code) });
+        let expected: Vec<Value> = (0..5).map(|n| if n < sent { json!(500) } else { json!("DENIED") }).collect();
+        assert_eq!(outcome(&ran), json!(expected).to_string());
+    }
+}
+
+pub(crate) fn what_a_person_edits_is_not_taken_from_other_approvers() {
+    let small = Rule { approvers: vec![Glob::new("ann")], ..rule("bank.pay", Action::Ask) };
+    let large = Rule {
+        id: "policy[1]".into(),
+        approvers: vec![Glob::new("bob"), Glob::new("boss-*")],
+        ..when("bank.pay", Action::Ask, "args.amount > 100")
+    };
+    let chain = chain_with(vec![small, large]);
+    let edited = |name: Option<&str>, edit: &str| {
+        let name = name.map(str::to_owned);
+        let reviewer = Arc::new(Reviewer { edit: Mutex::new(Some(edit.to_owned())), name, ..Reviewer::default() });
+        let code = "return await bank.pay({ amount: 2 }).then(it => it.paid, e => [e.code, e.data.rule])";
+        outcome(&run(&chain, RunRequest { approver: Some(reviewer), ..asking(code) }))
+    };
+    assert_eq!(edited(Some("ann"), "{\"amount\":20}"), "20");
+    assert_eq!(edited(Some("ann"), "{\"amount\":500}"), r#"["DENIED","policy[1]"]"#);
+    assert_eq!(edited(None, "{\"amount\":500}"), r#"["DENIED","policy[1]"]"#, "it is not known who edited");
+    assert_eq!(edited(Some("boss-eve"), "{\"amount\":500}"), "500");
 }
 
 pub(crate) fn a_question_expires() {

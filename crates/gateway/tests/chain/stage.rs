@@ -7,18 +7,18 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use toolgate_bridge::scripted::Script;
+use toolgate_bridge::{Answer, Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
-use toolgate_gateway::bridge::scripted::Script;
-use toolgate_gateway::bridge::{Answer, Bridge, Provider, ProviderFuture, RequestContext};
-use toolgate_gateway::run::durable::{
-    CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, PendingView, RunStatus,
-};
-use toolgate_gateway::run::{Durability, FixedEnvironment, RunRequest, Runner};
-use toolgate_gateway::stage::Staging;
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore;
 use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
+use toolgate_run::durable::{
+    CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, PendingView, RunStatus,
+};
+use toolgate_run::stage::Staging;
+use toolgate_run::{Durability, FixedEnvironment, RunRequest, Runner};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, block_on, engines};

@@ -6,11 +6,11 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use tokio::runtime::Runtime;
+use toolgate_bridge::Bridge;
+use toolgate_bridge::scripted::Script;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::bridge::scripted::Script;
-use toolgate_gateway::run::{FixedEnvironment, RunReport, RunRequest, Runner};
+use toolgate_run::{FixedEnvironment, RunReport, RunRequest, Runner};
 use toolgate_wire::{Outcome, Profile};
 
 use crate::deno::deno;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate_gateway::run::durable::{CallDecision, DecisionKind, ListRuns, RunStatus};
 use toolgate_mcp::InteractiveClient;
 use toolgate_mcp::server::{RequestScope, Service, ToolCall};
+use toolgate_run::durable::{CallDecision, DecisionKind, ListRuns, RunStatus};
 
 use crate::support::{World, call, first_text, fixture, object};
 
@@ -170,13 +170,7 @@ async fn a_decline_that_no_person_made_counts_as_no_answer() {
 async fn after_eight_rounds_a_person_is_asked_elsewhere() {
     let world = asking().await;
     let code = "let sum = 0; for (let n = 1; n <= 25; n++) sum += (await f.echo({ n })).n; return sum";
-    let mut result = world.agent.call(modern(code, forms(), json!({}))).await.unwrap();
-    let mut rounds = 0;
-    while result["resultType"] == "input_required" {
-        rounds += 1;
-        let answers = json!({ "requestState": result["requestState"], "inputResponses": approve_all(&result) });
-        result = world.agent.call(modern(code, forms(), answers)).await.unwrap();
-    }
+    let (rounds, result) = ask_until_answered(&world, code).await.expect("the client does not give up");
     assert_eq!(rounds, 8);
     assert!(first_text(&result).contains("is paused"), "{result}");
     let runs = world.gateway.runner().durable().await.unwrap();
@@ -189,6 +183,58 @@ async fn after_eight_rounds_a_person_is_asked_elsewhere() {
     };
     assert_eq!(report["value"], 325);
     world.gateway.shut_down().await;
+}
+
+/// A call as JSON is asked about like a program, and so is a program that only reads.
+#[tokio::test]
+async fn every_way_to_call_a_tool_is_asked_about() {
+    let policy = json!([{ "tool": "f.*", "do": "ask", "reason": "all is checked" }]);
+    let world = World::up_with(json!({ "f": fixture(&["--reads", "echo"]) }), json!({ "policy": policy })).await;
+    let json = json!({ "tool": "f.echo", "arguments": { "n": 1 } }).to_string();
+    for (tool, code) in
+        [("call_tool_chain", json.as_str()), ("query_tools", &json), ("query_tools", "return await f.echo({ n: 1 })")]
+    {
+        let asks = |answers: Value| {
+            let client = InteractiveClient::new(&object(forms()), &object(answers));
+            ToolCall { interactive_client: Some(client), ..call(tool, json!({ "code": code })) }
+        };
+        let asked = world.agent.call(asks(json!({}))).await.unwrap();
+        assert_eq!(asked["resultType"], "input_required", "{tool} {code}: {asked}");
+        let (key, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        let message = request["params"]["message"].as_str().unwrap();
+        assert!(message.contains("f.echo (all is checked)\narguments: {\"n\":1}"), "{message}");
+        let edited = json!({ key.as_str(): { "action": "accept", "content": { "decision": "approve", "arguments": "{\"n\":10}" } } });
+        let answers = json!({ "requestState": asked["requestState"], "inputResponses": edited });
+        let done = world.agent.call(asks(answers)).await.unwrap();
+        assert_eq!(value(&done)["n"], 10, "{done}");
+        let decision = &done["_meta"]["toolgate/report"]["calls"][0]["decision"];
+        assert_eq!(decision["verdict"], "edited", "{done}");
+        // Denied, the report of a call points nowhere.
+        let denied = json!({ key.as_str(): { "action": "accept", "content": { "decision": "deny" } } });
+        let asked = world.agent.call(asks(json!({}))).await.unwrap();
+        let answers = json!({ "requestState": asked["requestState"], "inputResponses": denied });
+        let done = world.agent.call(asks(answers)).await.unwrap();
+        let text = first_text(&done);
+        assert!(done["isError"] == true && text.contains("a person denied f.echo"), "{text}");
+        assert_eq!(text.contains("at line"), !code.starts_with('{'), "{text}");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// Client libraries give up after this many rounds of one request.
+const CLIENT_ROUNDS: usize = 10;
+
+/// A client that sends its request again with what its person approves, as client libraries do; `Err` where it gives up.
+async fn ask_until_answered(world: &World, code: &str) -> Result<(usize, Value), String> {
+    let mut result = world.agent.call(modern(code, forms(), json!({}))).await.unwrap();
+    for round in 0..CLIENT_ROUNDS {
+        if result["resultType"] != "input_required" {
+            return Ok((round, result));
+        }
+        let answers = json!({ "requestState": result["requestState"], "inputResponses": approve_all(&result) });
+        result = world.agent.call(modern(code, forms(), answers)).await.unwrap();
+    }
+    Err(format!("it asked more than {CLIENT_ROUNDS} times: {result}"))
 }
 
 /// SECURITY.md: nothing that a model can write approves a call.
@@ -277,5 +323,19 @@ async fn a_client_that_opens_urls_is_sent_to_the_page() {
     let both = json!({ "elicitation": { "form": {}, "url": {} } });
     let asked = world.agent.call(modern(ONE, both, json!({}))).await.unwrap();
     assert!(asked["inputRequests"].get("page").is_none(), "{asked}");
+    // A form that was declined unseen is no answer: the page comes next. A busy machine may make the decline look seen.
+    let mut told = Value::Null;
+    for _ in 0..20 {
+        let both = || json!({ "elicitation": { "form": {}, "url": {} } });
+        let asked = world.agent.call(modern(ONE, both(), json!({}))).await.unwrap();
+        let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let declined =
+            json!({ "requestState": asked["requestState"], "inputResponses": { key: { "action": "decline" } } });
+        told = world.agent.call(modern(ONE, both(), declined)).await.unwrap();
+        if told["resultType"] == "input_required" {
+            break;
+        }
+    }
+    assert_eq!(told["inputRequests"]["page"]["params"]["mode"], "url", "{told}");
     world.gateway.shut_down().await;
 }

@@ -1,15 +1,16 @@
 //! A server that asks something itself before it carries out a call of a program.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use toolgate_gateway::run::durable::{About, CallDecision, DecisionKind, DurableError, PendingView, RunStatus};
 use toolgate_mcp::InteractiveClient;
 use toolgate_mcp::server::{Service, ToolCall};
+use toolgate_run::durable::{About, CallDecision, DecisionKind, DurableError, PendingView, RunStatus};
 
-use crate::support::{World, call, first_text, fixture, object};
+use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture, object};
 
 async fn world() -> World {
     World::up(json!({ "f": fixture(&["--era", "modern"]) })).await
@@ -108,6 +109,49 @@ async fn a_server_may_ask_again_and_a_person_may_decline() {
     world.gateway.shut_down().await;
 }
 
+/// The `requestState` of each request that the server got for the call.
+fn states(world: &World) -> Vec<String> {
+    let file = world.folder.path().join("said.states");
+    std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// What a server gave with its question is kept with the run: another gateway answers as if it had asked, with the state of the last
+/// question. A server that does not take its state any more is called from the beginning, and answered at once.
+#[tokio::test]
+async fn the_state_of_a_server_is_sent_back_by_another_gateway() {
+    for (void, expected) in [
+        (None, ["None", "first", "second"].as_slice()),
+        (Some("second"), &["None", "first", "second", "None", "first"]),
+    ] {
+        let servers = json!({ "f": fixture(&["--era", "modern"]) });
+        let world = World::up(servers.clone()).await;
+        let code = code(&world).replace("({ file: ", &format!("({{ void: {}, file: ", json!(void)));
+        let (run, first) = begun(&world, &code).await;
+        let bob =
+            |question: &PendingView| decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Bob" })));
+        decide(&world, &run, bob(&first)).await.unwrap();
+        let second = waits(&world, &run).await.unwrap();
+        assert_eq!(second.reason, "f asks: Which Bob?");
+        let shown = serde_json::to_string(&second).unwrap();
+        assert!(!shown.contains("askedInput"), "what is the server's own is not shown: {shown}");
+        world.gateway.shut_down().await;
+        let next = World::at(Arc::clone(&world.folder), servers, json!({}));
+        next.gateway.settled(TEST_TIMEOUT, |_| true).await;
+        decide(&next, &run, bob(&second)).await.unwrap();
+        if void.is_none() {
+            assert_eq!(waits(&next, &run).await.unwrap_err(), "hello Bob");
+            assert_eq!(said(&next), ["Bob"], "carried out once");
+        } else {
+            // The server asks its second question again, with the state that it does not take.
+            let ended = waits(&next, &run).await.unwrap_err();
+            assert!(ended.to_string().contains("requestState"), "{ended}");
+            assert!(said(&next).is_empty());
+        }
+        assert_eq!(states(&next)[..expected.len()], *expected, "{:?}", states(&next));
+        next.gateway.shut_down().await;
+    }
+}
+
 #[tokio::test]
 async fn a_client_with_forms_shows_the_form_of_the_server() {
     let world = world().await;
@@ -131,12 +175,59 @@ async fn a_client_with_forms_shows_the_form_of_the_server() {
     world.gateway.shut_down().await;
 }
 
+/// A program that was not asked for as a durable run begins again as one when its server asks: nothing was changed before. The next
+/// one is kept from its start.
 #[tokio::test]
-async fn where_nobody_can_be_asked_the_call_fails() {
-    let world = world().await;
+async fn a_server_may_ask_in_any_program() {
+    for (era, sent) in [("modern", [3, 5]), ("legacy", [3, 5])] {
+        let world = World::up(json!({ "f": fixture(&["--era", era]) })).await;
+        let attempts = || if era == "modern" { states(&world).len() } else { starts(&world) };
+        // A careful server asks only a client that declares forms.
+        let code = code(&world).replace("({ file: ", "({ careful: true, file: ");
+        let json = json!({ "tool": "f.asks_back", "arguments": { "file": world.folder.path().join("said") } });
+        for (at, code) in [code, json.to_string()].into_iter().enumerate() {
+            let told = world.call("call_tool_chain", json!({ "code": code })).await;
+            assert!(first_text(&told).contains("is paused"), "{era}: {told}");
+            let run = told["_meta"]["toolgate/report"]["paused"]["runId"].as_str().unwrap().to_owned();
+            let question = waits(&world, &run).await.unwrap();
+            let ann = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+            decide(&world, &run, ann).await.unwrap();
+            assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Ann");
+            assert_eq!((said(&world).len(), attempts()), (at + 1, sent[at]), "{era}: carried out once");
+        }
+        world.gateway.shut_down().await;
+    }
+}
+
+/// The first attempt of a program that begins again counts for nothing, and neither does going on with a call.
+#[tokio::test]
+async fn a_call_of_a_program_that_begins_again_counts_once_in_its_day() {
+    let policy = json!([{ "tool": "f.asks_back", "do": "allow", "limits": "1 a day" }]);
+    let servers = json!({ "f": fixture(&["--era", "modern"]) });
+    let world = World::up_with(servers, json!({ "policy": policy })).await;
+    let told = world.call("call_tool_chain", json!({ "code": code(&world) })).await;
+    assert!(first_text(&told).contains("is paused"), "{told}");
+    let run = told["_meta"]["toolgate/report"]["paused"]["runId"].as_str().unwrap().to_owned();
+    let question = waits(&world, &run).await.unwrap();
+    let ann = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+    decide(&world, &run, ann).await.unwrap();
+    assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Ann");
     let text = world.text("call_tool_chain", json!({ "code": code(&world) })).await;
-    assert!(text.contains("INPUT_REQUIRED") && text.contains("durable runs can ask"), "{text}");
+    assert!(text.contains("DENIED"), "the one of today was made: {text}");
+    assert_eq!(said(&world).len(), 1);
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_program_that_has_changed_something_does_not_begin_again() {
+    let world = world().await;
+    let code = code(&world).replace("try {", "await f.echo({ n: 1 }); try {");
+    let text = world.text("call_tool_chain", json!({ "code": code })).await;
+    assert!(text.contains("INPUT_REQUIRED") && text.contains("cannot wait for one"), "{text}");
     assert!(said(&world).is_empty());
+    // What has asked once is expected to ask: the next program is kept.
+    let told = world.call("call_tool_chain", json!({ "code": code })).await;
+    assert!(first_text(&told).contains("is paused"), "{told}");
     world.gateway.shut_down().await;
 }
 
@@ -161,10 +252,6 @@ async fn a_person_answers_a_server_of_an_earlier_revision() {
     let (run, question) = begun(&world, &code(&world)).await;
     decide(&world, &run, decision(question.call_id, DecisionKind::Deny, None)).await.unwrap();
     assert_eq!(waits(&world, &run).await.unwrap_err()[0], "DENIED");
-    assert_eq!(said(&world), ["Bob"]);
-
-    let text = world.text("call_tool_chain", json!({ "code": code(&world) })).await;
-    assert!(text.contains("nobody can be asked here"), "{text}");
     assert_eq!(said(&world), ["Bob"]);
     world.gateway.shut_down().await;
 }

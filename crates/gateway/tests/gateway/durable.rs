@@ -7,10 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
-use toolgate_gateway::run::durable::{ListRuns, RunStatus};
-use toolgate_mcp::server::RequestScope;
+use toolgate_journal::store::Prune;
+use toolgate_mcp::server::{RequestScope, Service};
+use toolgate_run::durable::{ListRuns, RunStatus};
 
-use crate::support::{World, first_text, fixture};
+use crate::support::{World, call, first_text, fixture};
 
 /// A program that appends lines to a file, which are its effects.
 fn appending(file: &Path, lines: &[&str], then: &str) -> String {
@@ -32,12 +33,36 @@ async fn a_durable_run_is_answered_and_its_result_can_be_asked_for_again() {
     let world = World::up(json!({ "f": fixture(&[]) })).await;
     let result = world.call("call_tool_chain", json!({ "code": "return 6 * 7", "durable": true })).await;
     assert_eq!(first_text(&result), "42", "{result}");
-    let status = world.text("run_status", json!({ "run_id": run_id(&result) })).await;
-    assert!(status.contains("has ended") && status.contains(r#""value":42"#), "{status}");
+    let status = world.call("run_status", json!({ "run_id": run_id(&result) })).await;
+    assert!(first_text(&status).contains("has ended"), "{status}");
+    assert_eq!(status["content"][1]["text"], "42", "{status}");
+    assert_eq!(run_id(&status), run_id(&result), "the report is there too");
     let listed = world.text("run_status", json!({})).await;
-    assert!(listed.contains(&run_id(&result)), "{listed}");
+    assert!(listed.contains(&run_id(&result)) && listed.contains("return 6 * 7"), "{listed}");
     let none = world.call("run_status", json!({ "run_id": "none" })).await;
     assert!(none["isError"] == true && first_text(&none).contains("no run"), "{none}");
+    world.gateway.shut_down().await;
+}
+
+/// What is told of a run is no longer than other results, and what is left out of its value can be read.
+#[tokio::test]
+async fn long_results_of_durable_runs_are_cut_and_kept() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one"], "throw new Error('broken')");
+    let failed = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
+    let long = "return Array.from({ length: 20000 }, (_, n) => ({ id: n, name: 'row ' + n }))";
+    let code = appending(&file, &["one"], long);
+    let fixed = world.call("fix_run", json!({ "run_id": run_id(&failed), "code": code })).await;
+    let status = world.call("run_status", json!({ "run_id": run_id(&fixed) })).await;
+    for (result, at) in [(&fixed, 0), (&status, 1)] {
+        let text = result["content"][at]["text"].as_str().unwrap();
+        assert!(text.len() <= 24_000, "{}", text.len());
+        let id = text.split("[Full result: ").nth(1).and_then(|rest| rest.split(' ').next());
+        let id = id.unwrap_or_else(|| panic!("it says where the rest is: {}", &text[text.len() - 400..]));
+        let part = world.text("read_result", json!({ "result_id": id, "path": "[19999].name" })).await;
+        assert_eq!(part, "row 19999");
+    }
     world.gateway.shut_down().await;
 }
 
@@ -68,6 +93,55 @@ async fn a_corrected_program_keeps_the_effects_of_the_run_that_failed() {
     assert_eq!(lines(&file), ["one", "two", "three"]);
     let none = world.call("fix_run", json!({ "run_id": "none", "code": "return 1" })).await;
     assert_eq!(none["isError"], true, "{none}");
+    world.gateway.shut_down().await;
+}
+
+/// A correction that fails is corrected in turn: what the first run did is kept, although the record of the second has only a part.
+#[tokio::test]
+async fn a_correction_of_a_correction_keeps_the_effects_of_the_first_run() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one", "one", "two"], "throw new Error('broken')");
+    let failed = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
+    let broken = appending(&file, &["one"], "throw new Error('broken again')");
+    let failed = world.call("fix_run", json!({ "run_id": run_id(&failed), "code": broken })).await;
+    assert!(first_text(&failed).contains("fix_run"), "the hint names this run: {failed}");
+
+    let other = appending(&file, &["other"], "return 1");
+    let refused = world.text("fix_run", json!({ "run_id": run_id(&failed), "code": other })).await;
+    assert!(refused.contains("nothing new is sent") && refused.contains("two"), "{refused}");
+
+    let corrected = appending(&file, &["two", "one", "one", "three"], "return 'all'");
+    let fixed = world.call("fix_run", json!({ "run_id": run_id(&failed), "code": corrected })).await;
+    assert_eq!(first_text(&fixed), "all", "{fixed}");
+    assert_eq!(lines(&file), ["one", "one", "two", "three"], "each as often as the first run made it");
+
+    let again = appending(&file, &["one", "one", "two", "three"], "return 'again'");
+    let fixed = world.call("fix_run", json!({ "run_id": run_id(&fixed), "code": again })).await;
+    assert_eq!(first_text(&fixed), "again", "{fixed}");
+    assert_eq!(lines(&file), ["one", "one", "two", "three"]);
+    world.gateway.shut_down().await;
+}
+
+/// What a forgotten run did is not known, so its correction cannot be corrected: nothing is sent.
+#[tokio::test]
+async fn a_correction_whose_first_run_is_forgotten_is_not_corrected() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one", "two"], "throw new Error('broken')");
+    let first = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
+    let broken = appending(&file, &["one"], "throw new Error('broken again')");
+    let second = world.call("fix_run", json!({ "run_id": run_id(&first), "code": broken })).await;
+    let runs = world.gateway.runner().durable().await.unwrap();
+    let store = runs.journal().store();
+    // Runs are forgotten from the oldest on: of two, the first.
+    let newest = runs.journal().row(&run_id(&second)).await.unwrap().unwrap().bytes;
+    store.prune(Prune { older_than: None, max_bytes: Some(newest) }).await.unwrap();
+    assert!(runs.journal().row(&run_id(&first)).await.unwrap().is_none());
+    let corrected = appending(&file, &["one", "two"], "return 'all'");
+    let refused = world.call("fix_run", json!({ "run_id": run_id(&second), "code": corrected })).await;
+    assert!(refused["isError"] == true && first_text(&refused).contains("forgotten"), "{refused}");
+    assert_eq!(lines(&file), ["one", "two"]);
     world.gateway.shut_down().await;
 }
 
@@ -171,5 +245,100 @@ async fn a_run_goes_on_when_its_connection_is_lost_and_ends_when_it_is_cancelled
     let report = only_report(&world).await;
     assert_eq!(report["value"], "done", "{report}");
     assert_eq!(lines(&file), ["one", "two"]);
+    world.gateway.shut_down().await;
+}
+
+/// A model that did not ask for a durable run can correct its program all the same: what the run did is kept in memory.
+#[tokio::test]
+async fn a_volatile_run_that_failed_is_corrected_and_keeps_its_effects() {
+    let world = World::up(json!({ "f": fixture(&["--reads", "echo"]) })).await;
+    let file = world.folder.path().join("effects");
+    let reading = format!("const read = await f.echo({{ text: 'r' }}); {}", appending(&file, &["one", "two"], ""));
+    let failed = world.call("call_tool_chain", json!({ "code": format!("{reading} return missing.field") })).await;
+    let (id, text) = (run_id(&failed), first_text(&failed));
+    assert!(text.contains(&format!("fix_run({{ run_id: \"{id}\"")) && text.contains("2 effects"), "{text}");
+    assert!(!failed["_meta"]["toolgate/report"]["hint"].to_string().contains("fix_run"), "the report is every door's");
+
+    let other = appending(&file, &["other"], "return 1");
+    let refused = world.text("fix_run", json!({ "run_id": id, "code": other })).await;
+    assert!(refused.contains("nothing new is sent") && refused.contains("two"), "{refused}");
+    assert_eq!(lines(&file), ["one", "two"]);
+
+    // A correction that fails in turn is corrected in turn: of its own effects and of those that it did not call again.
+    let again = appending(&file, &["one"], "throw new Error('broken again')");
+    let failed = world.call("fix_run", json!({ "run_id": id, "code": again })).await;
+    assert!(first_text(&failed).contains(&run_id(&failed)), "{failed}");
+    let warnings = failed["_meta"]["toolgate/report"]["warnings"].to_string();
+    assert!(warnings.contains("not called by this one") && warnings.contains("two"), "{warnings}");
+    let corrected = appending(&file, &["two", "one", "three"], "return 'all'");
+    let fixed = world.call("fix_run", json!({ "run_id": run_id(&failed), "code": corrected })).await;
+    assert_eq!(first_text(&fixed), "all", "{fixed}");
+    assert_eq!(lines(&file), ["one", "two", "three"], "each once");
+
+    // One call alone is no other path to the tool.
+    let one = appending(&file, &["one"], "").replace("await", "return await");
+    let fixed = world.call("fix_run", json!({ "run_id": id, "code": one })).await;
+    assert!(fixed["_meta"]["toolgate/report"]["warnings"].to_string().contains("two"), "{fixed}");
+    let json = json!({ "tool": "f.append", "arguments": { "file": file, "line": "json" } }).to_string();
+    let refused = world.text("fix_run", json!({ "run_id": id, "code": json })).await;
+    assert!(refused.contains("needs a program"), "{refused}");
+    assert_eq!(lines(&file), ["one", "two", "three"]);
+    world.gateway.shut_down().await;
+}
+
+/// A correction whose client is gone ends, and what it did is known when the first run is corrected again.
+#[tokio::test]
+async fn what_a_cancelled_correction_of_a_volatile_run_did_is_not_done_again() {
+    for is_dropped in [false, true] {
+        let world = World::up(json!({ "f": fixture(&[]) })).await;
+        let file = world.folder.path().join("effects");
+        let broken = appending(&file, &["one"], "return missing.field");
+        let id = run_id(&world.call("call_tool_chain", json!({ "code": broken })).await);
+        let waiting = appending(&file, &["one", "two"], "await sleep(500000); return 'never'");
+        let fix = call("fix_run", json!({ "run_id": id, "code": waiting, "timeout": 600_000 }));
+        let (agent, cancel) = (world.agent.clone(), fix.cancel.clone());
+        let fixing = tokio::spawn(async move { agent.call(fix).await });
+        has_lines(&file, 2).await;
+        // Its answer may come after its line is in the file; a call without one is not made again.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if is_dropped {
+            fixing.abort();
+            assert!(fixing.await.is_err_and(|error| error.is_cancelled()));
+        } else {
+            cancel.cancel();
+            let ended = fixing.await.unwrap().unwrap();
+            assert!(first_text(&ended).contains("ABORTED"), "{ended}");
+        }
+        let corrected = appending(&file, &["one", "two", "three"], "return 'all'");
+        let fixed = world.call("fix_run", json!({ "run_id": id, "code": corrected })).await;
+        assert_eq!(first_text(&fixed), "all", "{fixed}");
+        assert_eq!(lines(&file), ["one", "two", "three"], "each once");
+        world.gateway.shut_down().await;
+    }
+}
+
+/// What only read, and what returned, leaves nothing to be kept.
+#[tokio::test]
+async fn a_volatile_run_without_effects_has_nothing_to_be_kept() {
+    let world = World::up(json!({ "f": fixture(&["--reads", "echo"]) })).await;
+    let file = world.folder.path().join("effects");
+    let read = world.call("call_tool_chain", json!({ "code": "await f.echo({}); return missing.field" })).await;
+    let written = world.call("call_tool_chain", json!({ "code": appending(&file, &["one"], "return 1") })).await;
+    for result in [&read, &written] {
+        assert!(!first_text(result).contains("fix_run"), "{result}");
+        let none = world.call("fix_run", json!({ "run_id": run_id(result), "code": "return 1" })).await;
+        assert!(none["isError"] == true && first_text(&none).contains("no run"), "{none}");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// More than is kept of one run: the text says what to do the next time.
+#[tokio::test]
+async fn a_volatile_run_whose_effects_do_not_fit_is_told_how_to_keep_them() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let code = "await f.append({ file: '/dev/null', line: 'x'.repeat(1200000) }); return missing.field";
+    let failed = world.call("call_tool_chain", json!({ "code": code })).await;
+    let text = first_text(&failed);
+    assert!(text.contains("durable: true") && !text.contains("run_id:"), "{text}");
     world.gateway.shut_down().await;
 }

@@ -1,9 +1,10 @@
 //! Host functions are tools too: described, found and typed like those of backends.
 
 use serde_json::{Value, json};
-use toolgate_mcp::server::{Service, ToolMode};
+use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
+use toolgate_wire::{Access, CallerScope};
 
-use crate::support::{World, first_text, fixture};
+use crate::support::{World, call, first_text, fixture};
 
 async fn world() -> World {
     let functions = json!({
@@ -59,5 +60,62 @@ async fn what_is_declared_of_a_function_holds() {
     let other =
         world.call("call_tool_chain", json!({ "code": "const a = 'x'; return await plain({ article: a })" })).await;
     assert_eq!(other["_meta"]["toolgate/report"]["safe_to_retry"], false, "{other}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_function_that_is_a_tool_has_the_types_of_the_tool() {
+    let functions = json!({
+        "typed": { "tool": "f.fresh" },
+        "own": { "tool": "f.fresh", "description": "Mine.", "returns": { "type": "string" } },
+    });
+    let world = World::up_with(json!({ "f": fixture(&[]) }), json!({ "functions": functions })).await;
+    let about = async |name: &str| -> Value {
+        serde_json::from_str(&world.text("tool_info", json!({ "tool_name": name, "detail": "full" })).await).unwrap()
+    };
+    let before = about("typed").await;
+    assert_eq!(before["signature"], "typed(argument?: Record<string, unknown>): Promise<unknown>", "{before}");
+    let mut news = world.gateway.bridge().catalog_handle().subscribe();
+    let grown = json!({
+        "name": "fresh", "description": "Takes a note.",
+        "inputSchema": { "type": "object", "required": ["id"], "properties": { "id": { "type": "integer" }, "note": { "type": "string" } } },
+        "outputSchema": {
+            "type": "object", "required": ["id"],
+            "properties": {
+                "id": { "$ref": "#/$defs/n" },
+                "definitions": { "$ref": "#/$defs/base", "properties": { "extra": { "type": "integer" } } },
+            },
+            "$defs": { "n": { "type": "integer" }, "base": { "type": "object", "properties": { "a": { "type": "string" } } } },
+        },
+    });
+    world.chain(&format!("return await f.grow({grown})")).await;
+    news.wait_for(|catalog| catalog.tools().any(|tool| tool.tool().name == "fresh")).await.unwrap();
+    let typed = about("typed").await;
+    let signature = "typed(argument: { id: number; note?: string }): \
+                     Promise<{ id: number; definitions?: { extra?: number } & { a?: string } }>";
+    assert_eq!((&typed["signature"], &typed["description"]), (&json!(signature), &json!("Takes a note.")), "{typed}");
+    let own = about("own").await;
+    let signature = "own(argument: { id: number; note?: string }): Promise<string>";
+    assert_eq!((&own["signature"], &own["description"]), (&json!(signature), &json!("Mine.")), "{own}");
+    // The bridge checks the arguments, as of the tool itself.
+    let code = "const wrong = 'x'; try { await typed({ id: wrong }) } catch (e) { return e.code }";
+    assert_eq!(world.chain(code).await, "INVALID_ARGUMENTS");
+    world.gateway.shut_down().await;
+}
+
+/// The function reaches its tool for a caller that may use few others: an error must not list those.
+#[tokio::test]
+async fn a_function_whose_tool_is_gone_names_no_tool() {
+    let functions = json!({ "gone": { "tool": "f.fresh" }, "near": { "tool": "f.ech" } });
+    let world = World::up_with(json!({ "f": fixture(&[]) }), json!({ "functions": functions })).await;
+    let caller = CallerScope { tools: Access::only(["f.fresh", "f.ech"]), ..CallerScope::default() };
+    let scope = RequestScope { caller, ..RequestScope::default() };
+    for function in ["gone", "near"] {
+        let code = format!("try {{ await {function}({{}}) }} catch (e) {{ return [e.message] }}");
+        let asked = ToolCall { scope: scope.clone(), ..call("call_tool_chain", json!({ "code": code })) };
+        let told: Value = serde_json::from_str(&first_text(&world.agent.call(asked).await.unwrap())).unwrap();
+        let gone = "the backend no longer has the tool that this function calls: change `tool` of the function in the configuration";
+        assert_eq!(told, json!([gone]), "{function}");
+    }
     world.gateway.shut_down().await;
 }

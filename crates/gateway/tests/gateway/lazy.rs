@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_gateway::backends::BackendState;
+use toolgate_backends::BackendState;
 use toolgate_mcp::server::{Service, ToolMode};
 
 use crate::support::{TEST_TIMEOUT, World, fixture, scope};

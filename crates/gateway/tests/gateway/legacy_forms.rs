@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio_util::sync::CancellationToken;
-use toolgate_mcp::server::RequestScope;
+use toolgate_mcp::server::{RequestScope, ToolMode};
 
-use crate::support::{TEST_TIMEOUT, World, first_text, fixture};
+use crate::support::{TEST_TIMEOUT, World, first_text, fixture, scope};
 
 /// A client of 2025-06-18 at the other end of a pipe.
 struct Client {
@@ -18,10 +18,14 @@ struct Client {
 
 impl Client {
     async fn open(world: &World, capabilities: Value) -> Self {
+        Self::open_in(world, capabilities, RequestScope::default()).await
+    }
+
+    async fn open_in(world: &World, capabilities: Value, scope: RequestScope) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(theirs);
         let (agent, shutdown) = (Arc::new(world.agent.clone()), CancellationToken::new());
-        tokio::spawn(toolgate_mcp::server::serve_stdio(agent, RequestScope::default(), reader, writer, shutdown));
+        tokio::spawn(toolgate_mcp::server::serve_stdio(agent, scope, reader, writer, shutdown));
         let (reader, writer) = tokio::io::split(ours);
         let mut client = Client { lines: BufReader::new(reader).lines(), writer };
         let about = json!({ "name": "test", "version": "1" });
@@ -121,6 +125,20 @@ async fn after_eight_rounds_the_client_is_told_that_the_run_is_paused() {
 }
 
 #[tokio::test]
+async fn a_person_is_asked_about_a_call_in_direct_mode() {
+    let world = asking().await;
+    let mut client = Client::open_in(&world, forms(), scope(ToolMode::Direct)).await;
+    let call = json!({ "name": "f__echo", "arguments": { "n": 1 } });
+    client.send(json!({ "id": 1, "method": "tools/call", "params": call })).await;
+    let question = client.next().await;
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(message.contains("f.echo (echoes are checked)\narguments: {\"n\":1}"), "{message}");
+    let done = client.answer(&question, "accept", json!({ "decision": "approve" })).await;
+    assert_eq!(done["result"]["structuredContent"], json!({ "n": 1 }), "{done}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
 async fn a_client_without_forms_is_asked_nothing() {
     let world = asking().await;
     let mut client = Client::open(&world, json!({})).await;
@@ -143,5 +161,23 @@ async fn the_question_of_a_server_reaches_the_client() {
     assert_eq!(question["params"]["requestedSchema"]["required"], json!(["name"]), "{question}");
     let done = client.answer(&question, "accept", json!({ "name": "Cleo" })).await;
     assert_eq!(first_text(&done["result"]), "hello Cleo", "{done}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_client_that_opens_urls_is_sent_to_the_page() {
+    let world = asking().await;
+    world.gateway.runner().set_page("http://127.0.0.1:7878/".to_owned());
+    let mut client = Client::open(&world, json!({ "elicitation": { "url": {} } })).await;
+    client.begin(json!({ "code": "return (await f.echo({ n: 1 })).n" })).await;
+    let question = client.next().await;
+    let params = &question["params"];
+    assert_eq!(
+        (&params["mode"], &params["url"]),
+        (&json!("url"), &json!("http://127.0.0.1:7878/#/pending")),
+        "{question}"
+    );
+    let told = client.answer(&question, "decline", json!({})).await;
+    assert!(first_text(&told["result"]).contains("is paused"), "declining to open it decides nothing: {told}");
     world.gateway.shut_down().await;
 }

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
-use toolgate_gateway::run::Readiness;
+use toolgate_engine::{Engine, IsolationMode};
+use toolgate_gateway::agent::Agent;
+use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::{Change, Service};
+use toolgate_run::Readiness;
 use toolgate_wire::CallerScope;
 
 use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture, members};
@@ -184,6 +187,8 @@ async fn a_backend_that_cannot_start_is_explained_and_the_others_serve() {
     assert_eq!(world.chain("return await good.echo({ n: 1 })").await, json!({ "n": 1 }));
     let text = world.chain("return await bad.anything({})").await;
     assert!(text.as_str().unwrap().contains("toolgate://backend/bad"), "{text}");
+    // The call has started it again.
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
     let health: Value = serde_json::from_str(&world.resource("toolgate://health").await).unwrap();
     assert_eq!((&health["status"], &health["backends"]), (&json!("degraded"), &json!({ "failed": 1, "ready": 1 })));
     world.gateway.shut_down().await;
@@ -201,17 +206,210 @@ async fn a_call_to_a_backend_that_failed_is_an_error_that_a_program_can_handle()
     assert_eq!(world.chain(code).await, json!([{ "n": 1 }, ["ToolError", "FAILED_TO_START", "failed"]]));
 
     // Its program is there now: one of the next calls starts it again.
-    let real = fixture(&[])["args"][0].as_str().unwrap().to_owned();
-    let draft = script.with_extension("draft");
-    std::fs::write(&draft, format!("#!/bin/sh\nexec python3 '{real}'\n")).unwrap();
-    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::rename(&draft, &script).unwrap();
+    write_server(&script);
     let call = async {
         while world.chain("return await late['ec' + 'ho']({ n: 3 })").await != json!({ "n": 3 }) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(TEST_TIMEOUT, call).await.expect("a call starts a failed backend again");
+}
+
+/// Neither a search nor a call as JSON takes a backend that failed for one without tools.
+#[tokio::test]
+async fn a_search_and_a_call_as_json_tell_of_a_backend_that_failed() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let script = folder.path().join("server");
+    let late = json!({ "command": script.to_str().unwrap() });
+    let world = World::at(folder, json!({ "late": late }), json!({}));
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
+    for brief in [true, false] {
+        let arguments = json!({ "task_description": "write a poem", "brief": brief });
+        let text = world.text("search_tools", arguments).await;
+        assert!(text.contains("nothing fits among the tools that are known"), "{text}");
+        assert!(text.contains("not running: late") && !text.contains("try other words"), "{text}");
+    }
+    let call = json!({ "tool": "late.echo", "arguments": { "n": 3 } }).to_string();
+    let refused = world.call("call_tool_chain", json!({ "code": call })).await;
+    let report = &refused["_meta"]["toolgate/report"];
+    assert_eq!((&report["code"], &report["calls"][0]["errorCode"]), (&json!("RUNTIME"), &json!("FAILED_TO_START")));
+
+    write_server(&script);
+    let called = async {
+        while world.chain(&call).await != json!({ "n": 3 }) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(TEST_TIMEOUT, called).await.expect("a call as JSON starts a failed backend again");
+    world.gateway.shut_down().await;
+}
+
+/// Makes the program of a server that could not be started.
+fn write_server(script: &std::path::Path) {
+    let real = fixture(&[])["args"][0].as_str().unwrap().to_owned();
+    let draft = script.with_extension("draft");
+    std::fs::write(&draft, format!("#!/bin/sh\nexec python3 '{real}'\n")).unwrap();
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&draft, script).unwrap();
+}
+
+/// A gateway that follows this file and runs the commands in it.
+async fn world_with_commands(file: &std::path::Path, folder: &Arc<tempfile::TempDir>) -> World {
+    let env = toolgate_config::Env::new(Some(folder.path().to_owned()), folder.path()).running_commands();
+    let config = toolgate_config::load(file, &env).unwrap();
+    let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
+    let gateway = Gateway::start(config, engine);
+    let (gate, every) = (toolgate_config::trust::Gate::Open, Duration::from_millis(50));
+    let watched = toolgate_config::watch::watch(gateway.config(), env, gate, every, gateway.read_again());
+    gateway.follow_file(watched);
+    gateway.settled(TEST_TIMEOUT, |_| true).await;
+    World { agent: Agent::new(Arc::clone(&gateway)), gateway, folder: Arc::clone(folder) }
+}
+
+#[tokio::test]
+async fn a_server_that_is_lost_is_started_with_what_its_command_prints_now() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let (file, value) = (folder.path().join("toolgate.json"), folder.path().join("value"));
+    let mut server = fixture(&[]);
+    // The command counts its runs, after it has read the value.
+    let runs = folder.path().join("runs");
+    let line = format!("cat {} && echo x >> {}", value.display(), runs.display());
+    server["env"] = json!({ "TOKEN": format!("${{cmd:{line}}}") });
+    let text = json!({ "mcpServers": { "f": server }, "toolgate": { "secrets": { "commands": true } } });
+    std::fs::write(&file, text.to_string()).unwrap();
+    std::fs::write(&value, "first").unwrap();
+    let world = world_with_commands(&file, &folder).await;
+    let token = async || world.chain("const r = await f.environment({}); return r.env.TOKEN").await;
+    let run_count = || std::fs::read_to_string(&runs).unwrap().lines().count();
+    let first_reading = async {
+        while run_count() < 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    // The watch reads the file once by itself. That must not be the reading that finds the second value.
+    timeout(TEST_TIMEOUT, first_reading).await.expect("the watch reads the file");
+    assert_eq!(token().await, "first");
+    std::fs::write(&value, "second").unwrap();
+    assert_eq!(token().await, "first", "a server that is up keeps its values");
+    world.chain("return await f.crash({})").await;
+    let renewed = async {
+        while token().await != "second" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(TEST_TIMEOUT, renewed).await.expect("the command runs again");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_its_token_is_started_with_what_its_command_prints_now() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let (file, value) = (folder.path().join("toolgate.json"), folder.path().join("value"));
+    // Both kinds of servers that are asked by HTTP. Each counts the runs of its command.
+    let origin = token_server(&value).await;
+    let document = folder.path().join("openapi.json");
+    std::fs::write(&document, r#"{"openapi":"3.1.0","paths":{"/read":{"get":{"operationId":"read"}}}}"#).unwrap();
+    let authorization = |name: &str| {
+        let runs = folder.path().join(name);
+        format!("Bearer ${{cmd:cat {} && echo x >> {}}}", value.display(), runs.display())
+    };
+    let servers = json!({
+        "web": { "url": format!("{origin}/mcp"), "headers": { "Authorization": authorization("web") } },
+        "pets": {
+            "type": "openapi", "spec": document, "base": origin, "allowHosts": ["127.0.0.1"],
+            "headers": { "Authorization": authorization("pets") },
+        },
+    });
+    let text = json!({ "mcpServers": servers, "toolgate": { "secrets": { "commands": true } } });
+    std::fs::write(&file, text.to_string()).unwrap();
+    std::fs::write(&value, "first").unwrap();
+    let world = world_with_commands(&file, &folder).await;
+    let run_count = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
+    let first_reading = async {
+        while ["web", "pets"].iter().any(|name| run_count(name) < 2) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    // The watch reads the file once by itself. That must not be the reading that finds the second value.
+    timeout(TEST_TIMEOUT, first_reading).await.expect("the watch reads the file");
+    for name in ["web", "pets"] {
+        std::fs::write(&value, "first").unwrap();
+        answers(&world, name, "first").await;
+        std::fs::write(&value, "second").unwrap();
+        let runs = run_count(name);
+        answers(&world, name, "second").await;
+        assert!(run_count(name) > runs, "{name}");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// Calls a server until it answers with this token.
+async fn answers(world: &World, name: &str, token: &str) {
+    let mut answer = Value::Null;
+    let answered = async {
+        while answer != json!({ "token": token }) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            answer = world.chain(&format!("return await {name}.read({{}})")).await;
+        }
+    };
+    let in_time = timeout(TEST_TIMEOUT, answered).await.is_ok();
+    assert!(in_time, "{name} does not take {token}: {answer}");
+}
+
+/// An MCP server and an API that take the token in this file and no other. Returns their origin.
+async fn token_server(value: &std::path::Path) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let value = value.to_owned();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer_with_token(stream, value.clone()));
+        }
+    });
+    origin
+}
+
+async fn answer_with_token(mut stream: tokio::net::TcpStream, value: std::path::PathBuf) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut received = Vec::new();
+    let (head, body) = loop {
+        let mut chunk = [0; 4096];
+        let Ok(read @ 1..) = stream.read(&mut chunk).await else { return };
+        received.extend_from_slice(&chunk[..read]);
+        let text = String::from_utf8_lossy(&received).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let head = head.to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        if body.len() >= length.unwrap_or(0) {
+            break (head, body.to_owned());
+        }
+    };
+    let token = std::fs::read_to_string(&value).unwrap();
+    let read = json!({ "token": token });
+    let message: Value = serde_json::from_str(&body).unwrap_or_default();
+    let result = match message["method"].as_str() {
+        Some("initialize") => Some(json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "t", "version": "1" },
+        })),
+        Some("tools/list") => Some(json!({ "tools": [{ "name": "read", "inputSchema": { "type": "object" } }] })),
+        Some("tools/call") => Some(json!({ "content": [], "structuredContent": read })),
+        _ => None,
+    };
+    let mut reply = json!({ "jsonrpc": "2.0", "id": message["id"] });
+    match result {
+        Some(result) => reply["result"] = result,
+        None => reply["error"] = json!({ "code": -32601, "message": "no such method" }),
+    }
+    let (status, body) = match () {
+        () if !head.lines().any(|line| line == format!("authorization: bearer {token}")) => (401, "go away".to_owned()),
+        () if head.starts_with("get /read") => (200, read.to_string()),
+        () if head.starts_with("get") => (405, String::new()),
+        () if message.get("id").is_none() => (202, String::new()),
+        () => (200, reply.to_string()),
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n");
+    let _ = stream.write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes()).await;
 }
 
 #[tokio::test]

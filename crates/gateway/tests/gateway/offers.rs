@@ -160,6 +160,95 @@ async fn data_of_the_configuration_is_computed_on_where_it_is() {
     world.gateway.shut_down().await;
 }
 
+/// A key is set if it has a value; a server that needs configuration is found by its name and by its identifier.
+#[tokio::test]
+async fn required_keys_say_what_is_set() {
+    let mut server = fixture(&[]);
+    server["env"] = json!({ "FULL": "x", "EMPTY": "", "DEFAULT": "${NOT_SET_IN_THIS_TEST:-}" });
+    let mut unset = fixture(&[]);
+    unset["env"] = json!({ "TOKEN": "${NOT_SET_IN_THIS_TEST}" });
+    let world = World::up(json!({ "f": server, "my-unset": unset })).await;
+    let keys = async |tool: &str| -> Value {
+        let text = world.text("get_required_keys_for_tool", json!({ "tool_name": tool })).await;
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+    };
+    let found = keys("f.echo").await;
+    let set = |name: &str| {
+        let all = found["keys"].as_array().expect("keys");
+        all.iter().find(|key| key["name"] == name).map(|key| key["set"].clone())
+    };
+    assert_eq!(
+        (set("FULL"), set("EMPTY"), set("DEFAULT")),
+        (Some(json!(true)), Some(json!(false)), Some(json!(false))),
+        "{found}"
+    );
+    for tool in ["my-unset.echo", "my_unset.echo"] {
+        let found = keys(tool).await;
+        assert_eq!(found["keys"][0]["name"], "NOT_SET_IN_THIS_TEST", "{found}");
+        assert_eq!(found["keys"][0]["set"], false, "{found}");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// The limits that it names are those in force.
+#[tokio::test]
+async fn the_description_of_snippets_has_the_configured_limits() {
+    let description = |world: &World| {
+        let tool = world.agent.tool("run_code", &RequestScope::default()).expect("it is listed");
+        tool["description"].as_str().expect("a description").to_owned()
+    };
+    let functions = json!({ "look": { "tool": "f.echo" } });
+    for (limits, expected) in [
+        (json!({}), "At most 5 seconds; the code has at most 12,000 characters."),
+        (
+            json!({ "timeout": "1500ms", "code": 1_048_576 }),
+            "At most 1.5 seconds; the code has at most 1,048,576 characters.",
+        ),
+    ] {
+        let settings = json!({ "functions": functions, "sandbox": { "limits": { "snippet": limits } } });
+        let world = World::up_with(json!({ "f": fixture(&[]) }), settings).await;
+        assert!(description(&world).contains(expected), "{}", description(&world));
+        world.gateway.shut_down().await;
+    }
+}
+
+/// Every tool that runs a program: the answer has the report, and the audit log has the client.
+#[tokio::test]
+async fn every_run_has_its_report_and_its_client() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().expect("a folder"));
+    std::fs::write(folder.path().join("events.json"), "[1, 2]").expect("a file");
+    let audit = folder.path().join("audit.jsonl");
+    let settings =
+        json!({ "data": { "events": { "file": "events.json" } }, "audit": { "enabled": true, "file": audit } });
+    let world = World::at(folder, json!({}), settings);
+    let kept = world.call("call_tool_chain", json!({ "code": "return 'x'.repeat(90_000)" })).await;
+    let id = kept["_meta"]["toolgate/report"]["output"]["result_id"].as_str().expect("it is kept").to_owned();
+    let tools = [
+        ("call_tool_chain", json!({ "code": "return 1" })),
+        ("query_tools", json!({ "code": "return 1" })),
+        ("run_code", json!({ "code": "return 1" })),
+        ("compute", json!({ "code": "(data) => data.length" })),
+        ("compute", json!({ "code": "(data) => data.no.such" })),
+        ("query_result", json!({ "result_id": id, "code": "(data) => data.length" })),
+        ("query_result", json!({ "result_id": id, "code": "(data) => data.no.such" })),
+    ];
+    for (name, arguments) in &tools {
+        let origin = toolgate_mcp::RequestOrigin { client: Some(format!("client of {name}")), ..Default::default() };
+        let asked = ToolCall { origin, ..call(name, arguments.clone()) };
+        let result = world.agent.call(asked).await.expect("a result");
+        let report = result.get("structuredContent").unwrap_or(&result["_meta"]["toolgate/report"]);
+        assert!(report["executionMs"].is_number() && report["isolation"].is_object(), "{name}: {result}");
+        assert_eq!(report["ok"].as_bool(), Some(result["isError"] != true), "{name}: {result}");
+    }
+    world.gateway.shut_down().await;
+    let log = std::fs::read_to_string(audit).expect("an audit log");
+    for (name, _) in &tools {
+        let line = log.lines().filter(|line| line.contains(&format!("client of {name}")));
+        let expected = tools.iter().filter(|(other, _)| other == name).count();
+        assert_eq!(line.count(), expected, "{name}: {log}");
+    }
+}
+
 #[tokio::test]
 async fn answers_have_24_kb_unless_configured() {
     let code = json!({ "code": "return 'line of text\\n'.repeat(20_000)" });

@@ -1,6 +1,7 @@
 //! The policy of the configuration, at every way to a backend that a client has.
 
 use serde_json::{Value, json};
+use toolgate_mcp::InteractiveClient;
 use toolgate_mcp::server::{Fault, PromptCall, Service, ToolCall, ToolMode};
 
 use crate::support::{World, call, fixture, object, resource, scope};
@@ -31,6 +32,86 @@ async fn a_rule_holds_in_direct_mode_as_in_a_program() {
     assert_eq!(text, "DENIED f.echo is denied by the policy: too many");
     let failed = world.chain("try { await f.fail({}) } catch (e) { return e.code }").await;
     assert_eq!(failed, "TOOL_FAILED", "the second rule is about direct calls");
+    world.gateway.shut_down().await;
+}
+
+/// A call in direct mode by a client that shows forms, with these answers.
+async fn direct_with_forms(world: &World, tool: &str, arguments: Value, answers: Value) -> Value {
+    let client = InteractiveClient::new(&object(json!({ "elicitation": {} })), &object(answers));
+    let call = ToolCall { scope: scope(ToolMode::Direct), interactive_client: Some(client), ..call(tool, arguments) };
+    world.agent.call(call).await.unwrap()
+}
+
+/// What a client sends back whose person filled in the form so.
+fn filled(asked: &Value, content: Value) -> Value {
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let responses = json!({ key: { "action": "accept", "content": content } });
+    json!({ "requestState": asked["requestState"], "inputResponses": responses })
+}
+
+/// The call is not kept: a signed handle binds the person's answer to exactly this call.
+#[tokio::test]
+async fn a_rule_asks_in_direct_mode_by_the_forms_of_the_client() {
+    let settings = json!({ "policy": [{ "tool": "f.echo", "do": "ask", "reason": "echoes are checked" }] });
+    let world = World::up_with(json!({ "f": fixture(&[]) }), settings).await;
+    let echo = async |n: u32, answers: Value| direct_with_forms(&world, "f__echo", json!({ "n": n }), answers).await;
+    let approve = json!({ "decision": "approve" });
+    let asked = echo(1, json!({})).await;
+    let message = asked["inputRequests"]["call_1"]["params"]["message"].as_str().unwrap();
+    assert!(message.contains("f.echo (echoes are checked)\narguments: {\"n\":1}"), "{message}");
+    assert!(asked["requestState"].as_str().unwrap().len() < 200);
+    let done = echo(1, filled(&asked, approve.clone())).await;
+    assert_eq!(done["structuredContent"], json!({ "n": 1 }), "{done}");
+    // The answer to one call does not answer another, and a handle that was not signed here answers no call.
+    for (n, answers) in
+        [(2, filled(&asked, approve.clone())), (1, json!({ "requestState": "AAAA", "inputResponses": {} }))]
+    {
+        assert_eq!(echo(n, answers).await["resultType"], "input_required");
+    }
+    let edited = echo(1, filled(&asked, json!({ "decision": "approve", "arguments": "{\"n\":10}" }))).await;
+    assert_eq!(edited["structuredContent"], json!({ "n": 10 }), "{edited}");
+    let denied = echo(1, filled(&asked, json!({ "decision": "deny", "reason": "not now" }))).await;
+    assert_eq!(
+        (&denied["isError"], &denied["content"][0]["text"]),
+        (&json!(true), &json!("a person denied f.echo: not now"))
+    );
+    // An approval that is remembered answers the next call.
+    let asked = echo(3, json!({})).await;
+    let session = json!({ "decision": "approve", "remember": "session" });
+    assert_eq!(echo(3, filled(&asked, session)).await["structuredContent"], json!({ "n": 3 }));
+    assert_eq!(echo(4, json!({})).await["structuredContent"], json!({ "n": 4 }));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_client_without_forms_is_told_what_to_do_in_direct_mode() {
+    let policy = json!([{ "tool": "f.echo", "when": "args.n < 5", "do": "ask" }, { "tool": "f.echo", "do": "ask", "approvers": ["boss"] }]);
+    let world = World::up_with(json!({ "f": fixture(&[]) }), json!({ "policy": policy })).await;
+    let without = direct(&world, "f__echo", json!({ "n": 1 })).await.unwrap();
+    // Nor is a person asked who may not decide.
+    let other = direct_with_forms(&world, "f__echo", json!({ "n": 9 }), json!({})).await;
+    for denied in [without, other] {
+        let text = denied["content"][0]["text"].as_str().unwrap();
+        assert!(denied["isError"] == true && text.contains("This call cannot wait for one"), "{denied}");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// The person approves the call, and then answers the server: each once.
+#[tokio::test]
+async fn a_server_asks_after_the_approval_of_a_direct_call() {
+    let settings = json!({ "policy": [{ "tool": "f.asks_back", "do": "ask" }] });
+    let world = World::up_with(json!({ "f": fixture(&["--era", "modern"]) }), settings).await;
+    let file = world.folder.path().join("said");
+    let asks = async |answers: Value| direct_with_forms(&world, "f__asks_back", json!({ "file": file }), answers).await;
+    let approval = asks(json!({})).await;
+    let question = asks(filled(&approval, json!({ "decision": "approve" }))).await;
+    assert_eq!(question["inputRequests"]["who"]["params"]["message"], "Who is meant?", "{question}");
+    assert!(!file.exists(), "nothing is done before the answer");
+    let done = asks(filled(&question, json!({ "name": "Ann" }))).await;
+    assert_eq!(done["content"][0]["text"], "hello Ann", "{done}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "Ann\n");
     world.gateway.shut_down().await;
 }
 
@@ -82,7 +163,9 @@ async fn a_backend_that_an_agent_adds_is_asked_about() {
     arguments["name"] = json!("g");
     world.call("register_manual", arguments).await;
     let code = "try { return await g.echo({ n: 1 }) } catch (e) { return [e.code, e.message.split(':')[0]] }";
-    assert_eq!(world.chain(code).await, json!(["DENIED", "a person must approve g.echo"]));
+    let waits = world.call("call_tool_chain", json!({ "code": code })).await;
+    let pending = &waits["_meta"]["toolgate/report"]["paused"]["pending"][0];
+    assert_eq!((&pending["backend"], &pending["tool"]), (&json!("g"), &json!("echo")), "{waits}");
     world.gateway.shut_down().await;
 }
 

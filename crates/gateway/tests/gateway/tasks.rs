@@ -136,7 +136,7 @@ async fn a_task_asks_a_person_by_forms() {
     let requests = asking["inputRequests"].as_object().unwrap();
     let (key, request) = requests.iter().next().unwrap();
     assert!(request["params"]["message"].as_str().is_some_and(|it| it.contains("echoes are checked")), "{asking}");
-    let filled = json!({ key: { "action": "accept", "content": { "decision": "approve" } } });
+    let filled = json!({ key: { "action": "accept", "content": { "decision": "approve", "arguments": "{\"n\":2}" } } });
     let update = json!({ "taskId": task["taskId"], "inputResponses": filled });
     assert_eq!(client.ask("tasks/update", update).await["result"], json!({ "resultType": "complete" }));
     let ended = loop {
@@ -145,7 +145,9 @@ async fn a_task_asks_a_person_by_forms() {
             break ended;
         }
     };
-    assert_eq!((&ended["status"], first_text(&ended["result"])), (&json!("completed"), "1".to_owned()), "{ended}");
+    assert_eq!((&ended["status"], first_text(&ended["result"])), (&json!("completed"), "2".to_owned()), "{ended}");
+    let told = ended["result"]["content"][1]["text"].as_str().unwrap_or_default();
+    assert!(told.starts_with("warnings:\n") && told.contains("a person changed the arguments of f.echo"), "{ended}");
     world.gateway.shut_down().await;
 }
 

@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_bridge::Bridge;
+use toolgate_bridge::scripted::Script;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::bridge::scripted::Script;
-use toolgate_gateway::run::durable::{
-    CallDecision, Callers, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
-};
-use toolgate_gateway::run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_journal::durable::{Began, Journal};
 use toolgate_journal::recording::RunFacts;
 use toolgate_journal::seal::Sealer;
+use toolgate_journal::store::Store;
 use toolgate_journal::store::memory::MemoryStore;
-use toolgate_journal::store::{
-    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreFuture,
-};
 use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
+use toolgate_run::durable::{
+    CallDecision, Callers, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
+};
+use toolgate_run::{Door, Durability, FastPaths, FixedEnvironment, RunRequest, Runner};
 use toolgate_wire::{Access, CallId, CallerScope, Profile};
+
+use crate::counting_store::CountingStore;
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
 const PROGRAM: &str = "const first = await bank.pay({ amount: 1 }); const wired = await bank.wire({ to: 'ann' }); \
@@ -160,6 +160,32 @@ async fn a_changed_schema_of_a_tool_that_was_called_is_asked_about() {
     }
 }
 
+/// What a volatile run did is in the memory of its process: a correction that waits for a person has it in its own record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_correction_of_a_volatile_run_goes_on_in_another_process() {
+    let store = Arc::new(MemoryStore::default());
+    let asks = || vec![Rule::new("policy[0]", "bank.wire", Action::Ask)];
+    let (before, runner) = gateway_with(&store, &tools(), 1, Arc::new(LocalCaller), asks());
+    let request = |code: &str| RunRequest {
+        door: Door::Mcp("call_tool_chain"),
+        fast_paths: FastPaths::Off,
+        ..RunRequest::new(Profile::Chain, code)
+    };
+    let failed = runner.run(request("await bank.pay({ amount: 1 }); throw new Error('broken')")).await;
+    let kept = runner.noted_effects(&failed.id, &CallerScope::default()).expect("what it did");
+    let corrected = RunRequest { durable: Durability::WhenAsked, kept: Some(kept), ..request(PROGRAM) };
+    let run = runner.run(corrected).await.paused.expect("it waits").run_id;
+    let view = settled(&before, &run).await;
+    assert_eq!((view.pending.len(), view.pending[0].tool.as_str()), (1, "wire"), "{view:?}");
+    before.stop(Duration::from_secs(30)).await;
+    let (runs, _) = gateway_with(&store, &tools(), 2, Arc::new(LocalCaller), asks());
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let ended = report(&settled(&runs, &run).await);
+    assert_eq!(ended["value"], json!([1, "ann", 2, "closed"]), "{ended}");
+    // And it can be corrected there, with what both did.
+    assert!(runs.kept_effects(&run, None).await.is_ok());
+}
+
 /// A service with an issuer of tokens, or without one any more.
 struct Tokens(bool);
 
@@ -222,75 +248,11 @@ async fn a_fork_has_what_the_token_of_now_grants() {
     assert!(runs.fork(&run, Some(&other), 1).await.is_err(), "a run of another caller");
 }
 
-/// A store whose writes take longer than a program has to be silent before its run is paused.
-#[derive(Default)]
-struct SlowStore(MemoryStore);
-
-impl Store for SlowStore {
-    fn begin(&self, run: NewRun) -> StoreFuture<'_, Begun> {
-        self.0.begin(run)
-    }
-
-    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            self.0.append(lease, from, rows).await
-        })
-    }
-
-    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
-        self.0.read(run)
-    }
-
-    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
-        self.0.entries(run, from, most)
-    }
-
-    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
-        self.0.blob(run, name)
-    }
-
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
-        self.0.claim(claim)
-    }
-
-    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
-        self.0.heartbeat(owner, runs, ttl)
-    }
-
-    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
-        self.0.leave(lease, how)
-    }
-
-    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
-        self.0.pending(run)
-    }
-
-    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
-        self.0.decide(run, call, decision)
-    }
-
-    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
-        self.0.amend(run, call, decision)
-    }
-
-    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
-        self.0.abort(run)
-    }
-
-    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
-        self.0.find(find)
-    }
-
-    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
-        self.0.prune(prune)
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decided_call_is_made_however_slow_the_store_is() {
     for (decision, expected) in [(DecisionKind::Approve, json!("ann")), (DecisionKind::Deny, Value::Null)] {
-        let store = Arc::new(SlowStore::default());
+        // A write takes longer than a program has to be silent before its run is paused.
+        let store = Arc::new(CountingStore::slow(Duration::from_millis(200)));
         let runs = gateway_for(&store, &tools(), 1, Arc::new(LocalCaller));
         let code = "try { return (await bank.wire({ to: 'ann' })).wired } catch (error) { return null }";
         let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
@@ -321,6 +283,35 @@ async fn an_approval_for_the_run_holds_in_the_process_that_goes_on_with_it() {
             None => assert_eq!(report(&view)["value"], json!(["ann", "bob", "cleo"]), "{view:?}"),
             Some(to) => assert!(view.pending[0].arguments.0.get().contains(to), "it is asked about: {view:?}"),
         }
+    }
+}
+
+/// `toolgate approve --remember session` is written without a gateway: the one that goes on with the run remembers it, and one that
+/// began later does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_for_the_session_that_was_written_elsewhere_holds_until_the_gateway_ends() {
+    let code = "const all = []; for (const to of ['ann', 'bob']) all.push((await bank.wire({ to })).wired); return all";
+    for is_later in [false, true] {
+        let store = Arc::new(MemoryStore::default());
+        let first = gateway(&store, &tools(), 1);
+        let run = first.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        let call_id = settled(&first, &run).await.pending[0].call_id;
+        if is_later {
+            first.stop(Duration::from_secs(30)).await;
+        }
+        let at = toolgate_journal::unix_ms();
+        let decision = json!({ "callId": call_id, "decision": "approve", "remember": "session", "at": at });
+        journal(&store, 2).decide(&run, CallId(call_id), &decision.to_string()).await.unwrap();
+        if is_later {
+            // Another millisecond.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let view = settled(&gateway(&store, &tools(), 3), &run).await;
+            assert!(view.pending[0].arguments.0.get().contains("bob"), "another session: {view:?}");
+            continue;
+        }
+        assert_eq!(report(&settled(&first, &run).await)["value"], json!(["ann", "bob"]));
+        let next = first.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        assert_eq!(report(&settled(&first, &next).await)["value"], json!(["ann", "bob"]), "also in the next run");
     }
 }
 

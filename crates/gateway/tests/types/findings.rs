@@ -1,21 +1,26 @@
 //! What is certain, what is a warning, what is nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use serde_json::json;
 use toolgate_catalog::types::learned::{LearnedType, LearnedTypes};
-use toolgate_gateway::run::{Environment, LearnedResults, ProgramTypes, Runner};
+use toolgate_functions::{HostFunction, Param, Presence, Registry};
 use toolgate_plan::Finding;
-use toolgate_wire::Code;
+use toolgate_run::{Environment, LearnedResults, ProgramTypes, RunRequest, Runner};
+use toolgate_wire::{Code, Profile};
 
 use crate::runner::{Case, cases};
-use crate::world::{TYPED, TYPES, check, run};
+use crate::world::{TYPED, TYPES, WAIT_TIMEOUT, block_on, check, checker, checkers, run, runner_with, tools};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         findings::what_is_certainly_wrong_is_found_before_the_first_call,
         findings::a_refusal_says_where_what_and_what_there_is,
         findings::what_is_not_certain_is_no_error,
-        findings::a_program_without_tools_pays_nothing,
+        findings::what_a_program_does_with_host_functions_is_checked,
+        findings::no_correct_use_of_host_functions_is_refused,
+        findings::a_program_without_tools_is_checked_against_the_functions,
+        findings::programs_that_need_no_check_start_no_checker,
         findings::a_property_that_no_result_had_is_a_warning,
     ]
 }
@@ -137,6 +142,17 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "try { await tracker.get_user({ login: 5 + (await loose.get()).length }) } catch { return 'no' }",
         "try { return (await tracker.list_issues()).isues.length } catch { return 0 }",
         "const n = (await tracker.list_issues()).total; return await tracker.get_user({ login: n }).catch(() => 'no')",
+        // A tool that is not there, where the call is not made or its failure is handled.
+        "const r = await tracker.list_issues(); if (r.total > 0) return r.total; return await tracker.fetch_page({})",
+        "const more = async () => tracker.fetch_page({}); return (await tracker.list_issues()).total",
+        "for (const n of []) await tracker.fetch_page({ n }); return (await tracker.list_issues()).total",
+        "const later = tracker.fetch_page({}); return await later.catch((e) => e.code)",
+        "return (await Promise.allSettled([tracker.fetch_page({}), tracker.list_issues()])).map((one) => one.status)",
+        // About the arguments of a function of the program, inside the arguments of a tool.
+        "const h = ({ x = 'a' } = {}) => x; return await tracker.get_user({ login: 'u' + h({ x: 5 }) })",
+        "function pad(n = 1) { return '' + n } return await tracker.get_user({ login: pad('7') })",
+        "class P { constructor({ n = 1 } = {}) { this.n = n } } return await tracker.get_user({ login: '' + new P({ n: 'x' }).n })",
+        "return await tracker.get_user({ login: 'u' + [1, 2].indexOf('1') })",
         // JavaScript that strict TypeScript does not like.
         "let x = 1; x = 'a'; const o = {}; o.a = x; return o.a + o.b",
         "const by = {}; for (const i of (await tracker.list_issues()).issues) (by[i.state] ??= []).push(i); return by.open.length",
@@ -152,9 +168,128 @@ pub(crate) fn what_is_not_certain_is_no_error() {
     }
 }
 
-pub(crate) fn a_program_without_tools_pays_nothing() {
-    let report = run(&TYPED, "const a = { b: 1 }; return a.b + [1].lenght").report;
-    assert!(report.failure().is_none() && report.warnings.is_empty(), "{report:?}");
+/// `total`, `api.user`, `api.log`: what a configuration or a WebSocket caller may give.
+fn functions() -> Registry {
+    let text = json!({ "type": "string" });
+    let total = HostFunction::builder("total")
+        .required("of", json!({ "type": "array", "items": { "type": "number" } }), "")
+        .optional("digits", json!({ "type": "integer" }), "")
+        .returns(json!({ "type": "object", "properties": { "sum": { "type": "number" }, "unit": text } }))
+        .handle(|_, _| async { Ok(json!({ "sum": 6, "unit": "m" })) });
+    let query = json!({ "type": "object", "required": ["name"], "additionalProperties": false, "properties": {
+        "name": text, "age": { "type": "integer" } } });
+    let user = HostFunction::builder("api.user")
+        .required("query", query, "")
+        .returns(json!({ "type": "object", "properties": { "id": { "type": "integer" }, "name": text } }))
+        .handle(|_, _| async { Ok(json!({ "id": 7, "name": "ann" })) });
+    let log = HostFunction::builder("api.log")
+        .param(Param { name: "lines".into(), schema: text, presence: Presence::Rest, description: String::new() })
+        .handle(|_, _| async { Ok(json!(null)) });
+    [total, user, log].into_iter().map(Result::unwrap).collect()
+}
+
+static WITH_FUNCTIONS: LazyLock<Runner> =
+    LazyLock::new(|| runner_with(&tools(), Some(Arc::clone(&TYPES)), functions()));
+
+pub(crate) fn what_a_program_does_with_host_functions_is_checked() {
+    for (code, message) in [
+        ("return (await total([1])).summ", "Property 'summ' does not exist on type 'total()'"),
+        ("return (await api.total([1])).unti", "Property 'unti' does not exist on type 'total()'"),
+        ("const u = await api.user({ name: 'a' }); return u.nmae.length", "Property 'nmae' does not exist"),
+        ("return await api.usr({ name: 'a' })", "`api` has no function `usr`"),
+        ("return await total()", "total lacks argument 1 `of`"),
+        ("return await total([1], 2, 3)", "total takes at most 2 arguments, and gets 3"),
+        ("return await total('1, 2')", "A string is given where a list is wanted"),
+        ("return await total([1], 'two')", "A string is given where a number is wanted"),
+        ("return await api.user('ann')", "A string is given where an object is wanted"),
+        ("return await api.user({ age: 7 })", "api.user(query) lacks name"),
+        ("return await api.user({ name: 5 })", "A number is given where a string is wanted"),
+        ("const n = 'a'; return await api.user({ name: n, agee: 7 })", "api.user(query) takes no 'agee'"),
+        ("const u = api.user({ name: 'a' }); return u.name.length", "A promise is used as if it were its value"),
+        ("return await api.log('a', 5)", "A number is given where a string is wanted"),
+        // With a tool beside it, which is not called either.
+        (
+            "await tracker.create_issue({ title: 'x' }); return (await total([1])).summ",
+            "Property 'summ' does not exist",
+        ),
+    ] {
+        let found = check(&WITH_FUNCTIONS, code).unwrap_or_else(|| panic!("no program: {code}"));
+        let errors: Vec<&str> = found.errors.iter().map(|error| error.message.as_str()).collect();
+        assert!(errors.iter().any(|one| one.starts_with(message)), "{code}\n{errors:?}\n{:?}", found.warnings);
+        let report = run(&WITH_FUNCTIONS, code).report;
+        assert_eq!(report.failure().map(|failure| failure.code), Some(Code::InvalidCode), "{code}: {report:?}");
+        assert!(report.calls.is_empty(), "{code}: {:?}", report.calls);
+    }
+}
+
+/// Programs that run: no check may stop one.
+const FINE: [&str; 16] = [
+    "return (await total([1, 2, 3])).sum + (await api.total([1], null)).unit.length",
+    "return await total([1], undefined)",
+    "const u = await api.user({ name: 'a', age: undefined }); return u.id.toFixed(2)",
+    "await api.log(); await api.log('a', 'b', `c`); return 1",
+    "const lines = ['a', 'b']; await api.log(...lines); return lines.length",
+    "return (await Promise.all([[1], [2]].map((list) => total(list)))).map((it) => it.sum)",
+    "const f = api.user; return (await f({ name: 'a' })).name",
+    "const { user } = api; return (await user({ name: 'a' })).name",
+    "try { return await total('x') } catch (e) { return e.code }",
+    "return await total('x').catch((e) => e.code)",
+    "try { return (await api.usr({})) } catch { return 0 }",
+    "return typeof api.usr === 'function' ? await api.usr() : 'none'",
+    "return api.usr?.() ?? 'none'",
+    "api.extra = async () => ({ n: 1 }); return (await api.extra()).n",
+    "globalThis.total = async () => ({ n: 1 }); return (await globalThis.total('x')).n",
+    "const h = ({ x = 'a' } = {}) => x; return (await total([[1].indexOf('1'), h({ x: 5 })])).sum",
+];
+
+pub(crate) fn no_correct_use_of_host_functions_is_refused() {
+    let untyped = runner_with(&tools(), None, functions());
+    for code in FINE {
+        let report = run(&untyped, code).report;
+        assert!(report.failure().is_none(), "not correct: {code}: {:?}", report.failure());
+        let found = check(&WITH_FUNCTIONS, code).unwrap_or_else(|| panic!("no program: {code}"));
+        assert!(found.errors.is_empty(), "{code}\n{:?}", found.errors);
+    }
+}
+
+/// `run_code`: a program of the profile `Snippet`, which has functions and no tools.
+pub(crate) fn a_program_without_tools_is_checked_against_the_functions() {
+    let snippet = |code: &str| block_on(WITH_FUNCTIONS.run(RunRequest::new(Profile::Snippet, code.to_owned()))).report;
+    let wrong = snippet("await api.log('first');\nreturn (await api.user({ name: 'a' })).nmae");
+    let failure = wrong.failure().unwrap();
+    assert_eq!((failure.code, failure.position.map(|at| at.line)), (Code::InvalidCode, Some(2)), "{failure:?}");
+    assert!(failure.hint.as_deref().is_some_and(|hint| hint.starts_with("Did you mean `name`?")), "{failure:?}");
+    assert!(wrong.calls.is_empty(), "{:?}", wrong.calls);
+    // The tools of the gateway are not in reach of such a program, so nothing is said of them.
+    for code in FINE.into_iter().chain(["return typeof tracker", "const tracker = { n: 1 }; return tracker.n", "1 + 1"])
+    {
+        let report = snippet(code);
+        assert!(report.failure().is_none(), "{code}: {report:?}");
+        assert!(!format!("{:?}", report.warnings).contains("not checked"), "{code}: {report:?}");
+    }
+    let broken = snippet("return (await api.");
+    assert_eq!(broken.failure().map(|failure| failure.code), Some(Code::Syntax));
+}
+
+pub(crate) fn programs_that_need_no_check_start_no_checker() {
+    let types = Arc::new(ProgramTypes::new(checker(WAIT_TIMEOUT)));
+    let runner = runner_with(&tools(), Some(types), functions());
+    let before = checkers();
+    for code in [
+        "const a = { b: 1 }; return a.b + [1].lenght",
+        "return await tracker.get_user({ login: 'a' })",
+        "{\"tool\":\"tracker.get_user\",\"arguments\":{\"login\":\"a\"}}",
+        "return Object.keys(tools)",
+        "return context",
+    ] {
+        let report = run(&runner, code).report;
+        assert!(report.warnings.is_empty(), "{code}: {report:?}");
+    }
+    let snippet = RunRequest::new(Profile::Snippet, "return [1, 2].map((n) => n * 2)".to_owned());
+    assert!(block_on(runner.run(snippet)).report.failure().is_none());
+    assert_eq!(checkers(), before, "no process was started");
+    assert!(run(&runner, "const r = await tracker.list_issues(); return r.total").report.failure().is_none());
+    assert_eq!(checkers().len(), before.len() + 1, "one that needs a check starts it");
 }
 
 struct Learning(LearnedTypes);
@@ -166,6 +301,14 @@ impl LearnedResults for Learning {
 
     fn result_type(&self, backend: &str, tool: &str) -> Option<LearnedType> {
         self.0.get(backend, tool).cloned()
+    }
+
+    fn types(&self) -> Arc<LearnedTypes> {
+        Arc::new(self.0.clone())
+    }
+
+    fn breaks_its_schema(&self, _: &str, _: &str) -> bool {
+        false
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use toolgate_gateway::run::ProgramTypes;
+use toolgate_catalog::types::learned::{LearnedType, LearnedTypes};
+use toolgate_run::{Environment, LearnedResults, ProgramTypes, Runner, TypesNotChecked};
+use toolgate_typecheck::Unchecked;
 
 use crate::runner::{Case, cases};
-use crate::world::{TYPED, check, checker, run, runner, tools};
+use crate::world::{TYPED, WAIT_TIMEOUT, check, checker, checkers, run, runner, tools};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -14,6 +16,10 @@ pub(crate) fn cases() -> Vec<Case> {
         hostile::comments_and_references_mean_nothing,
         hostile::reserved_names_are_not_checked,
         hostile::a_checker_that_dies_is_started_again,
+        hostile::a_checker_that_died_is_up_again_before_the_next_check,
+        hostile::an_answer_that_is_late_stops_nothing,
+        hostile::making_declarations_counts_in_the_budget,
+        hostile::a_check_without_a_checker_says_so,
     ]
 }
 
@@ -73,26 +79,118 @@ pub(crate) fn reserved_names_are_not_checked() {
 }
 
 pub(crate) fn a_checker_that_dies_is_started_again() {
-    let types = Arc::new(ProgramTypes::new(checker(crate::world::PATIENCE)));
+    let before = checkers();
+    let types = Arc::new(ProgramTypes::new(checker(WAIT_TIMEOUT)));
     let runner = runner(&tools(), Some(types));
     let wrong = format!("{CALL}return r.isues");
     assert_eq!(check(&runner, &wrong).unwrap().errors.len(), 1);
-    let own = std::process::id().to_string();
-    let mut killed = 0;
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let is_ours = status.lines().any(|line| line.split_whitespace().eq(["PPid:", own.as_str()]));
-        if is_ours && status.contains("Name:\ttsc") {
-            let id = entry.file_name().into_string().unwrap();
-            assert!(std::process::Command::new("kill").args(["-9", &id]).status().unwrap().success());
-            killed += 1;
-        }
-    }
-    assert!(killed > 0, "the checker is a process of ours");
+    kill(&checkers().difference(&before).copied().collect::<Vec<_>>());
     let other = format!("{CALL}return r.totl");
     let since = Instant::now();
     while check(&runner, &other).unwrap().errors.is_empty() {
-        assert!(since.elapsed() < crate::world::PATIENCE, "it was not started again");
+        assert!(since.elapsed() < WAIT_TIMEOUT, "it was not started again");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+fn kill(ids: &[u32]) {
+    assert!(!ids.is_empty(), "the checker is a process of ours");
+    for id in ids {
+        assert!(std::process::Command::new("kill").args(["-9", &id.to_string()]).status().unwrap().success());
+    }
+}
+
+pub(crate) fn a_checker_that_died_is_up_again_before_the_next_check() {
+    let before = checkers();
+    let checker = checker(WAIT_TIMEOUT);
+    checker.warm();
+    let of_this = || checkers().difference(&before).copied().collect::<Vec<_>>();
+    let mut seen: Vec<u32> = Vec::new();
+    // Twice: the first start is asked for, the second is not.
+    for _ in 0..2 {
+        let since = Instant::now();
+        while of_this().iter().all(|id| seen.contains(id)) {
+            assert!(since.elapsed() < 3 * WAIT_TIMEOUT, "no process");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        seen.extend(of_this());
+        kill(&of_this());
+    }
+}
+
+pub(crate) fn an_answer_that_is_late_stops_nothing() {
+    // No process answers that fast.
+    let types = Arc::new(ProgramTypes::new(checker(Duration::from_micros(1))));
+    let runner = runner(&tools(), Some(types));
+    let report = run(&runner, &format!("{CALL}return r.isues")).report;
+    assert!(report.failure().is_none(), "{report:?}");
+    assert_eq!(report.calls.len(), 1);
+    assert_eq!(report.warnings, ["the types of the program were not checked: the type check took too long"]);
+    let request = crate::world::asking(&format!("{CALL}return r.isues"));
+    let check = crate::world::block_on(runner.check_types(&request, Duration::from_micros(1))).unwrap();
+    assert!(check.preflight.errors.is_empty());
+    assert_eq!(check.not_checked, Some(TypesNotChecked::NoAnswer(Unchecked::Late)), "a check says so too");
+}
+
+/// What was learned, read so slowly that the declarations take as long.
+struct SlowLearning(Duration);
+
+impl LearnedResults for SlowLearning {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn result_type(&self, _: &str, _: &str) -> Option<LearnedType> {
+        std::thread::sleep(self.0);
+        None
+    }
+
+    fn types(&self) -> Arc<LearnedTypes> {
+        Arc::default()
+    }
+
+    fn breaks_its_schema(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
+struct SlowEnvironment(Arc<SlowLearning>, Arc<ProgramTypes>);
+
+impl Environment for SlowEnvironment {
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        Some(Arc::clone(&self.1))
+    }
+}
+
+pub(crate) fn making_declarations_counts_in_the_budget() {
+    // Time enough for the checker alone, which is warm.
+    let budget = Duration::from_secs(4);
+    let types = Arc::new(ProgramTypes::new(checker(budget)));
+    let warm = runner(&tools(), Some(Arc::clone(&types)));
+    assert_eq!(check(&warm, &format!("{CALL}return r.isues")).unwrap().errors.len(), 1);
+    let environment = SlowEnvironment(Arc::new(SlowLearning(budget)), types);
+    let runner = Runner::new(warm.engine().clone(), Arc::clone(warm.bridge()), Arc::new(environment));
+    let code = "const r = await loose.get(); const u = await tracker.get_user({ login: r.name }); return u.emial";
+    let check = |budget| {
+        let request = crate::world::asking(code);
+        crate::world::block_on(runner.check_types(&request, budget)).unwrap()
+    };
+    let first = check(budget);
+    assert_eq!(first.not_checked, Some(TypesNotChecked::NoAnswer(Unchecked::Late)));
+    let next = check(WAIT_TIMEOUT);
+    assert_eq!((next.not_checked, next.preflight.errors.len()), (None, 1), "they were kept: {:?}", next.preflight);
+}
+
+pub(crate) fn a_check_without_a_checker_says_so() {
+    let runner = runner(&tools(), None);
+    let not_checked = |code: &str| {
+        let request = crate::world::asking(code);
+        crate::world::block_on(runner.check_types(&request, WAIT_TIMEOUT)).unwrap().not_checked
+    };
+    assert_eq!(not_checked(&format!("{CALL}return r.total")), Some(TypesNotChecked::NoChecker));
+    assert_eq!(not_checked("const a = 1; return a"), None, "nothing is left to check");
 }

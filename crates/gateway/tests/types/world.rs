@@ -1,22 +1,24 @@
 //! Tools with declared results, and runners over them.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use toolgate_bridge::Bridge;
+use toolgate_bridge::scripted::Script;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, FOLDER_JAIL, IsolationMode};
-use toolgate_gateway::bridge::Bridge;
-use toolgate_gateway::bridge::scripted::Script;
-use toolgate_gateway::run::{FixedEnvironment, ProgramTypes, RunReport, RunRequest, Runner};
+use toolgate_functions::Registry;
 use toolgate_plan::Preflight;
+use toolgate_run::{FixedEnvironment, ProgramTypes, RunReport, RunRequest, Runner};
 use toolgate_typecheck::{JailCommand, TypeChecker, find};
 use toolgate_wire::Profile;
 
 /// How long a test waits for a check: machines that run tests are slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
@@ -45,19 +47,38 @@ pub(crate) fn checker(budget: Duration) -> TypeChecker {
     TypeChecker::new(compiler(), jail, budget).unwrap()
 }
 
+/// The checkers of this process that run, by their process ids.
+pub(crate) fn checkers() -> BTreeSet<u32> {
+    let own = std::process::id().to_string();
+    let is_ours = |status: &str| {
+        let is_child = status.lines().any(|line| line.split_whitespace().eq(["PPid:", own.as_str()]));
+        is_child && status.contains("Name:\ttsc") && !status.contains("State:\tZ")
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.filter(|id| std::fs::read_to_string(format!("/proc/{id}/status")).is_ok_and(|status| is_ours(&status)))
+        .collect()
+}
+
 /// A runner over scripted tools, with a checker or without.
 pub(crate) fn runner(tools: &Value, types: Option<Arc<ProgramTypes>>) -> Runner {
+    runner_with(tools, types, Registry::new())
+}
+
+/// The same with host functions.
+pub(crate) fn runner_with(tools: &Value, types: Option<Arc<ProgramTypes>>, functions: Registry) -> Runner {
     let tools = Script::parse(&tools.to_string()).unwrap();
     let bridge = Bridge::new(CatalogHandle::new(tools.catalog()));
     for (backend, provider) in tools.providers() {
         bridge.provide(backend, provider);
     }
-    let environment = FixedEnvironment { types, ..FixedEnvironment::default() };
+    let environment = FixedEnvironment { types, functions, ..FixedEnvironment::default() };
     Runner::new(ENGINE.clone(), Arc::new(bridge), Arc::new(environment))
 }
 
 /// One process for all tests that do not attack it.
-pub(crate) static TYPES: LazyLock<Arc<ProgramTypes>> = LazyLock::new(|| Arc::new(ProgramTypes::new(checker(PATIENCE))));
+pub(crate) static TYPES: LazyLock<Arc<ProgramTypes>> =
+    LazyLock::new(|| Arc::new(ProgramTypes::new(checker(WAIT_TIMEOUT))));
 
 pub(crate) static TYPED: LazyLock<Runner> = LazyLock::new(|| runner(&tools(), Some(Arc::clone(&TYPES))));
 pub(crate) static UNTYPED: LazyLock<Runner> = LazyLock::new(|| runner(&tools(), None));
@@ -72,7 +93,7 @@ pub(crate) fn run(runner: &Runner, code: &str) -> RunReport {
 
 /// What is found without running a program; `None` if it is no program.
 pub(crate) fn check(runner: &Runner, code: &str) -> Option<Preflight> {
-    block_on(runner.check_types(&asking(code), PATIENCE)).ok()
+    block_on(runner.check_types(&asking(code), WAIT_TIMEOUT)).ok().map(|check| check.preflight)
 }
 
 /// A tracker, a store of files and a tree, which declare what they return; `loose` declares nothing.

@@ -16,18 +16,11 @@ pub(crate) struct Listing {
 }
 
 /// One tool by both its names.
-pub(crate) struct Listed<'t> {
+struct Listed<'t> {
     /// What a program calls it.
     id: Cow<'t, [u8]>,
     /// What its backend calls it.
     name: Cow<'t, [u8]>,
-}
-
-impl Listed<'_> {
-    /// The identifier and the name.
-    pub(crate) fn names(&self) -> [String; 2] {
-        [owned(&self.id), owned(&self.name)]
-    }
 }
 
 impl Listing {
@@ -48,8 +41,15 @@ impl Listing {
         &self.name
     }
 
-    pub(crate) fn tools(&self) -> impl Iterator<Item = Listed<'_>> {
+    fn tools(&self) -> impl Iterator<Item = Listed<'_>> {
         elements(&self.text, self.tools).filter_map(|at| listed(&self.text, at))
+    }
+
+    /// The identifiers of all tools, and their names if one differs.
+    pub(crate) fn names(&self) -> (Vec<String>, Option<Vec<String>>) {
+        let ids = self.tools().map(|tool| owned(&tool.id)).collect();
+        let differ = self.tools().any(|tool| tool.id != tool.name);
+        (ids, differ.then(|| self.tools().map(|tool| owned(&tool.name)).collect()))
     }
 
     /// The name of the tool that a program means. An identifier goes before another tool's own name.
@@ -113,8 +113,10 @@ mod tests {
 
     fn check(text: &str, expected: &[(&str, &str)]) {
         let listing = read(text).expect("a listing");
-        let tools: Vec<_> = listing.tools().map(|tool| tool.names()).collect();
-        assert_eq!(tools, expected.iter().map(|&(id, name)| [id, name]).collect::<Vec<_>>());
+        let (ids, names) = listing.names();
+        assert_eq!(ids, expected.iter().map(|&(id, _)| id).collect::<Vec<_>>());
+        let differ = expected.iter().any(|(id, name)| id != name);
+        assert_eq!(names, differ.then(|| expected.iter().map(|&(_, name)| name.to_owned()).collect()));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod stringify;
 
 pub use clone::install_structured_clone;
 pub use exotic::Text;
+pub(crate) use exotic::locale_compare;
 pub(crate) use listing::Listing;
 pub use parse::{ParseError, from_json, from_text, frozen_from_text};
 pub use serialise::{Caps, DepthPolicy, SerialiseError, Unwritable, UnwritablePolicy, to_json};

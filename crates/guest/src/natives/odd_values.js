@@ -66,7 +66,7 @@
     backend: () => [0, "x"], toolNamed: () => ["x", "y"], tools: () => ["x"], resolveGlobals: () => [() => undefined],
     parse: () => ["[1]"], stringify: () => [{ a: 1 }, "value"], isPromise: () => [1],
     parseUrl: () => ["http://a/", null], setUrl: () => ["http://a/", "host", "b"], parseQuery: () => ["a=b"],
-    locale: () => [], localeData: () => [], writeQuery: () => ['[["a","b"]]'], encodeUtf8: () => ["x"], decodeUtf8: () => [bytes(), false],
+    locale: () => [], localeData: () => [], localeCompare: () => [() => 0], writeQuery: () => ['[["a","b"]]'], encodeUtf8: () => ["x"], decodeUtf8: () => [bytes(), false],
   };
   const natives = Reflect.ownKeys(native).filter((name) => name !== "constants").map((name) => [name, native[name], arguments_[name]]);
   const decoder = new TextDecoder();

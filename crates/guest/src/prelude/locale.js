@@ -281,11 +281,13 @@
   const missing = (parts) => unsupported(`this combination of ${Object.keys(parts).join(", ")}`, "format the parts on their own");
 
   const two = (number) => (number < 10 ? `0${number}` : `${number}`);
-  const written = (pattern, locale, at) => {
+  // The parts of a date as a pattern has them, such as `{ type: "year", value: "2024" }`; what stands between them is literal.
+  const NAMED = { w: "weekday", N: "month", p: "dayPeriod" };
+  const NUMERIC = { y: "year", M: "month", d: "day", H: "hour", h: "hour", m: "minute", s: "second" };
+  const writtenParts = (pattern, locale, at) => {
     const table = (index, place) => locale.tables[Number(index)].split("|")[place];
     const dayPeriod = (index, hour) => table(index, 2) === undefined ? table(index, hour < 12 ? 0 : 1) : table(index, hour);
-    return pattern.replace(/'([^']*)'|([wNp])(\d+)|([yMdHh])(\d)|([ms])/g, (_, literal, named, index, part, digits, clock) => {
-      if (literal !== undefined) return literal;
+    const valueOf = (named, index, part, digits, clock) => {
       if (named === "w") return table(index, at.getUTCDay());
       if (named === "N") return table(index, at.getUTCMonth());
       if (named === "p") return dayPeriod(index, at.getUTCHours());
@@ -296,19 +298,39 @@
       if (part === "y" && year < 1) throw unsupported("a year before the first");
       const number = { y: digits === "2" ? year % 100 : year, M: at.getUTCMonth() + 1, d: at.getUTCDate(), H: hour, h: hour % 12 === 0 ? 12 : hour % 12 }[part];
       return digits === "2" ? two(number) : `${number}`;
-    });
+    };
+    const parts = [];
+    let end = 0;
+    for (const found of pattern.matchAll(/'([^']*)'|([wNp])(\d+)|([yMdHh])(\d)|([ms])/g)) {
+      const [whole, literal, named, index, part, digits, clock] = found;
+      addLiteral(parts, pattern.slice(end, found.index) + (literal ?? ""));
+      if (literal === undefined) parts.push({ type: NAMED[named] ?? NUMERIC[part ?? clock], value: valueOf(named, index, part, digits, clock) });
+      end = found.index + whole.length;
+    }
+    addLiteral(parts, pattern.slice(end));
+    return parts;
+  };
+  const addLiteral = (parts, text) => {
+    const last = parts.at(-1);
+    if (text === "") return;
+    if (last?.type === "literal") last.value += text;
+    else parts.push({ type: "literal", value: text });
   };
 
   const HostDate = Date;
-  const formatDate = (time, { name, zone, date, time: clock, glue }) => {
+  const dateParts = (time, { name, zone, date, time: clock, glue }) => {
     if (!Number.isFinite(time)) throw new RangeError("Invalid time value");
     const at = new HostDate(time + zone.offset(time) * 60000);
     const locale = locales[name];
-    const parts = [];
-    if (date !== undefined) parts.push(written(date, locale, at));
-    if (clock !== undefined) parts.push(written(clock, locale, at));
-    return parts.join(glue);
+    const parts = date === undefined ? [] : writtenParts(date, locale, at);
+    if (date !== undefined && clock !== undefined) addLiteral(parts, glue);
+    for (const part of clock === undefined ? [] : writtenParts(clock, locale, at)) {
+      if (part.type === "literal") addLiteral(parts, part.value);
+      else parts.push(part);
+    }
+    return parts;
   };
+  const formatDate = (time, settings) => dateParts(time, settings).map((part) => part.value).join("");
 
   // Lists.
 
@@ -377,13 +399,17 @@
 
   const resolved = (settings, extra) => ({ locale: settings.name, ...extra });
   const supportedLocalesOf = (given) => (given === undefined ? [] : [given].flat()).filter((tag) => byTag.has(`${tag}`.toLowerCase()));
-  const formatter = (name, settingsOf, format, more) => {
+  const formatter = (name, settingsOf, format, more, parts) => {
     const made = function (given, options) {
       const settings = settingsOf(given, options);
       const self = new.target === undefined ? p.create(made.prototype) : this;
       methods(self, { format: (value) => format(value, settings), resolvedOptions: () => more(settings) });
+      if (parts !== undefined) methods(self, { formatToParts: (value) => parts(value, settings) });
       return self;
     };
+    for (const method of ["formatToParts", "formatRange", "formatRangeToParts"]) {
+      methods(made.prototype, { [method]: () => { throw unsupported(`${method} of Intl.${name}`, "use format"); } });
+    }
     p.defineProperty(made, "name", { value: name, configurable: true });
     p.defineProperty(made.prototype, Symbol.toStringTag, { value: `Intl.${name}`, configurable: true });
     return methods(made, { supportedLocalesOf });
@@ -397,6 +423,7 @@
     (given, options) => dateSettings(given, options, "any", "date"),
     (value, settings) => formatDate(timeOf(value), settings),
     (settings) => resolved(settings, { calendar: "gregory", numberingSystem: "latn", timeZone: settings.zone.name }),
+    (value, settings) => dateParts(timeOf(value), settings),
   );
   const ListFormat = formatter(
     "ListFormat",
@@ -418,8 +445,10 @@
   };
   methods(Collator, { supportedLocalesOf });
   const Intl = methods({}, { NumberFormat, DateTimeFormat, ListFormat, Collator });
-  for (const name of ["PluralRules", "RelativeTimeFormat", "DisplayNames", "Segmenter", "DurationFormat", "Locale"]) {
-    methods(Intl, { [name]: function () { throw unsupported(`Intl.${name}`, "there are NumberFormat, DateTimeFormat, ListFormat and Collator"); } });
+  const OTHERS = ["PluralRules", "RelativeTimeFormat", "DisplayNames", "Segmenter", "DurationFormat", "Locale"];
+  for (const name of [...OTHERS, "supportedValuesOf", "getCanonicalLocales"]) {
+    const others = "there are NumberFormat, DateTimeFormat, ListFormat and Collator";
+    methods(Intl, { [name]: function () { throw unsupported(`Intl.${name}`, others); } });
   }
   p.defineProperty(Intl, Symbol.toStringTag, { value: "Intl", configurable: true });
 

@@ -61,20 +61,28 @@
     if (known !== undefined) return known;
     const made = toolFunction(kept.backend, tool);
     p.mapSet(kept.named, tool, made);
+    kept.isUnused = false;
     return made;
   };
   const fill = (kept) => {
     if (kept.isFilled) return;
-    const { object } = kept;
-    const tools = native.tools(kept.backend);
-    for (let i = 0; i < tools.length; i++) object[tools[i][0]] ??= functionOf(kept, tools[i][1]);
-    // A tool is found by its own name too, where no other is called so.
-    for (let i = 0; i < tools.length; i++) {
-      const name = tools[i][1];
-      if (!p.hasOwn(object, name)) p.defineProperty(object, name, { __proto__: null, value: functionOf(kept, name) });
+    const { backend, object } = kept;
+    const listed = native.tools(backend);
+    const ids = listed[0];
+    const names = listed[1] ?? ids;
+    if (names === ids && kept.isUnused) {
+      for (let i = 0; i < ids.length; i++) object[ids[i]] ??= toolFunction(backend, ids[i]);
+    } else {
+      for (let i = 0; i < ids.length; i++) object[ids[i]] ??= functionOf(kept, names[i]);
+      // A tool is found by its own name too, where no other is called so.
+      for (let i = 0; i < names.length; i++) {
+        const name = names[i];
+        if (!p.hasOwn(object, name)) p.defineProperty(object, name, { __proto__: null, value: functionOf(kept, name) });
+      }
     }
     p.freeze(object);
     kept.isFilled = true;
+    p.setPrototypeOf(kept, filledHandler);
   };
   // Looking for one of these traps fills the object, and finds none: the interpreter then goes on with the object itself. A
   // function there would have its result compared with the frozen object, key by key for each of the keys.
@@ -90,7 +98,7 @@
     __proto__: null,
     get(object, key) {
       if (typeof key !== "string") return undefined;
-      const known = this.spelled[key];
+      const known = this.spelled[key] ?? (this.isFilled ? object[key] : undefined);
       if (known !== undefined) return known;
       const tool = native.toolNamed(this.backend, key);
       return tool === undefined ? missingTool(this.backend, key) : (this.spelled[key] = functionOf(this, tool));
@@ -100,10 +108,13 @@
     "has", "set", "ownKeys", "isExtensible", "defineProperty", "deleteProperty", "preventExtensions",
     "getOwnPropertyDescriptor", "setPrototypeOf",
   ]) p.defineProperty(backendHandler, trap, filledFirst);
+  // Without the getters, which the interpreter would call for every key.
+  const filledHandler = { __proto__: null, get: backendHandler.get };
   const backendObject = (backend) => {
     const object = p.create(null);
     const kept = {
-      __proto__: backendHandler, backend, object, isFilled: false, named: new p.Map(), spelled: { __proto__: null },
+      __proto__: backendHandler, backend, object, isFilled: false, isUnused: true, named: new p.Map(),
+      spelled: { __proto__: null },
     };
     return new p.Proxy(object, kept);
   };

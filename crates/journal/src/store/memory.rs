@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::{
-    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
-    StoreError, StoreFuture, fenced, milliseconds, to_prune,
+    Begun, Claim, Decided, Find, GIVEN_UP_LEASES, Held, Lease, Leave, MAX_COUNTED_NAMES, NewRun, PendingRow, Prune,
+    Rows, RunRow, RunStatus, Store, StoreError, StoreFuture, fenced, milliseconds, to_prune, too_many_names,
 };
 use crate::unix_ms;
 
 /// Runs in memory.
 #[derive(Default)]
-pub struct MemoryStore(Mutex<BTreeMap<String, StoredRun>>);
+pub struct MemoryStore(Mutex<BTreeMap<String, StoredRun>>, Mutex<BTreeMap<(u64, String), u64>>);
 
 struct StoredRun {
     row: RunRow,
@@ -54,9 +54,13 @@ impl Store for MemoryStore {
         if let Some(run) = same {
             return ready(Ok(Begun::Existing { run }));
         }
-        let open = runs.values().filter(|run| run.row.caller == new.caller && run.row.status != RunStatus::Done);
-        if open.count() as u64 >= new.max_open {
+        let open = || runs.values().filter(|run| run.row.caller == new.caller && run.row.status != RunStatus::Done);
+        if open().count() as u64 >= new.max_open {
             return ready(Err(StoreError::TooManyRuns(new.max_open)));
+        }
+        let bytes = open().map(|run| run.row.bytes).sum();
+        if let Err(refused) = new.fits(bytes) {
+            return ready(Err(refused));
         }
         let now = unix_ms();
         let row = RunRow {
@@ -75,6 +79,14 @@ impl Store for MemoryStore {
         let run = StoredRun { row, owner, idempotency, lease_until, rows: new.rows, pending: vec![] };
         runs.insert(new.run.clone(), run);
         ready(Ok(Begun::New(Lease { run: new.run, epoch: 1 })))
+    }
+
+    fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64> {
+        let runs = self.0.lock();
+        let caller = runs.get(run).map(|run| run.row.caller.as_str());
+        let open =
+            runs.values().filter(|run| Some(run.row.caller.as_str()) == caller && run.row.status != RunStatus::Done);
+        ready(Ok(open.map(|run| run.row.bytes).sum()))
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
@@ -118,12 +130,14 @@ impl Store for MemoryStore {
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
         let (mut runs, now) = (self.0.lock(), unix_ms());
+        let given_up = milliseconds(claim.ttl * GIVEN_UP_LEASES);
         let is_due = |id: &String, run: &StoredRun| match (&claim.run, run.row.status) {
             (_, RunStatus::Done) => false,
             (Some(wanted), RunStatus::Paused) => wanted == id,
             (Some(wanted), RunStatus::Running) => wanted == id && run.lease_until <= now,
             (None, RunStatus::Paused) => run.lease_until <= now,
-            (None, RunStatus::Running) => run.lease_until <= now && run.owner != claim.owner,
+            (None, RunStatus::Running) if run.owner != claim.owner => run.lease_until <= now,
+            (None, RunStatus::Running) => run.lease_until.saturating_add(given_up) <= now && !claim.held.contains(id),
         };
         let may_go = |run: &StoredRun| claim.run.is_some() || !claim.not_of.contains(&run.row.caller);
         let due = runs.iter_mut().filter(|(id, run)| is_due(id, run) && may_go(run));
@@ -235,5 +249,33 @@ impl Store for MemoryStore {
             runs.remove(run);
         });
         ready(Ok(forgotten.len() as u64))
+    }
+
+    fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        let counted = self.1.lock();
+        ready(Ok(names.into_iter().map(|name| counted.get(&(day, name)).copied().unwrap_or_default()).collect()))
+    }
+
+    fn count(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        let mut counted = self.1.lock();
+        counted.retain(|(of, _), _| of.saturating_add(1) >= day);
+        let new = names.iter().filter(|name| !counted.contains_key(&(day, (*name).clone()))).count() as u64;
+        if new > 0 && counted.keys().filter(|(of, _)| *of == day).count() as u64 + new > MAX_COUNTED_NAMES {
+            return ready(Err(too_many_names()));
+        }
+        let before = names.into_iter().map(|name| {
+            let count = counted.entry((day, name)).or_default();
+            *count += 1;
+            *count - 1
+        });
+        ready(Ok(before.collect()))
+    }
+
+    fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()> {
+        let mut counted = self.1.lock();
+        for (name, by) in names {
+            counted.get_mut(&(day, name)).into_iter().for_each(|count| *count = count.saturating_sub(by));
+        }
+        ready(Ok(()))
     }
 }

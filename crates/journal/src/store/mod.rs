@@ -29,6 +29,17 @@ pub enum StoreError {
     /// The caller has as many runs that have not ended as it may have.
     #[error("{0} runs of this caller have not ended, which is the most that are kept")]
     TooManyRuns(u64),
+    /// The caller's runs that have not ended take as many bytes as they may take.
+    #[error(
+        "the runs of this caller that have not ended take {used} bytes, and at most {most} are kept: decide or abort some \
+         of them, or raise toolgate.runs.max_open_size"
+    )]
+    TooManyBytes {
+        /// What they take, with what was to be added.
+        used: u64,
+        /// The bound.
+        most: u64,
+    },
     /// There is no room.
     #[error("the journal's store is full: {0}")]
     Full(String),
@@ -100,8 +111,22 @@ pub struct NewRun {
     pub ttl: Duration,
     /// Runs of this caller that may be there without having ended, this one included.
     pub max_open: u64,
+    /// Bytes that these may take, this one included.
+    pub max_open_bytes: u64,
     /// Its first rows. A run is never there without them.
     pub rows: Rows,
+}
+
+impl NewRun {
+    /// Whether it fits beside runs of its caller that take so many bytes.
+    ///
+    /// # Errors
+    /// If all of them together are above the bound.
+    pub(crate) fn fits(&self, others: u64) -> Result<(), StoreError> {
+        let used = others.saturating_add(self.rows.bytes());
+        let most = self.max_open_bytes;
+        if used > most { Err(StoreError::TooManyBytes { used, most }) } else { Ok(()) }
+    }
 }
 
 /// What came of beginning a run.
@@ -137,8 +162,8 @@ impl Rows {
 /// Which run to take over.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// This run; any that is due when absent: one of another owner whose lease has ended, or a paused one that was
-    /// decided or whose time has come.
+    /// This run; any that is due when absent: one of another owner whose lease has ended, one that this owner has given up, or
+    /// a paused one that was decided or whose time has come.
     pub run: Option<String>,
     /// Who takes it over.
     pub owner: String,
@@ -146,7 +171,13 @@ pub struct Claim {
     pub ttl: Duration,
     /// Callers whose runs have to wait, where any run is wanted.
     pub not_of: Vec<String>,
+    /// The runs that the owner still has, whatever their leases say. Another run of its own whose lease ended
+    /// [`GIVEN_UP_LEASES`] leases ago was given up: its end could not be written, or a claim took it and its answer was lost.
+    pub held: Vec<String>,
 }
+
+/// How many leases pass after the end of the last one until an owner takes a run back that it does not hold any more.
+pub const GIVEN_UP_LEASES: u32 = 4;
 
 /// A call that waits for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,6 +282,9 @@ pub trait Store: Send + Sync + 'static {
     /// lease is not current.
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()>;
 
+    /// The bytes of all runs of this run's caller that have not ended.
+    fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64>;
+
     /// Everything that was appended to a run.
     fn read(&self, run: &str) -> StoreFuture<'_, Rows>;
 
@@ -286,6 +320,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets runs that have ended; returns how many.
     fn prune(&self, prune: Prune) -> StoreFuture<'_, u64>;
+
+    /// How often each of these names was counted on a day.
+    fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>>;
+
+    /// Counts each of these names once more on a day, all of them or none, and gives what was counted before. Several processes
+    /// that count the same name at the same time get different numbers. Counts of the days before the last one are forgotten.
+    fn count(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>>;
+
+    /// Takes back so many of what was counted.
+    fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()>;
+}
+
+/// The most names that are counted on one day.
+pub const MAX_COUNTED_NAMES: u64 = 100_000;
+
+fn too_many_names() -> StoreError {
+    StoreError::Full(format!(
+        "{MAX_COUNTED_NAMES} callers and tools have been counted today, which is the most that are"
+    ))
 }
 
 /// The ended runs to forget, of these rows.

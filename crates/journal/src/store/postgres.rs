@@ -4,6 +4,7 @@
 //! ends with an error after `OPERATION_TIMEOUT`. Connections are encrypted where the address says `sslmode=require`, and plain
 //! otherwise.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
 
 use super::tls::Tls;
 use super::{
-    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
-    StoreError, StoreFuture, fenced, milliseconds, to_prune,
+    Begun, Claim, Decided, Find, GIVEN_UP_LEASES, Held, Lease, Leave, MAX_COUNTED_NAMES, NewRun, PendingRow, Prune,
+    Rows, RunRow, RunStatus, Store, StoreError, StoreFuture, fenced, milliseconds, to_prune, too_many_names,
 };
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -194,7 +195,9 @@ impl Store for PostgresStore {
                  ON CONFLICT (idempotency) DO NOTHING"
             );
             let same = "SELECT run FROM toolgate_runs WHERE idempotency = $1";
-            let open = "SELECT count(*) FROM toolgate_runs WHERE caller = $1 AND status IN ('running', 'paused')";
+            // The new run is among them.
+            let open = "SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM toolgate_runs
+                WHERE caller = $1 AND status IN ('running', 'paused')";
             self.within(async |client| {
                 let transaction = client.transaction().await.map_err(|error| fault(&error))?;
                 let (entries, bytes) = (number(new.rows.entries.len() as u64), number(new.rows.bytes()));
@@ -210,11 +213,29 @@ impl Store for PostgresStore {
                     transaction.rollback().await.map_err(|error| fault(&error))?;
                     return Ok(Err(StoreError::TooManyRuns(new.max_open)));
                 }
+                let others = count(&open, 1)?.saturating_sub(new.rows.bytes());
+                if let Err(refused) = new.fits(others) {
+                    transaction.rollback().await.map_err(|error| fault(&error))?;
+                    return Ok(Err(refused));
+                }
                 insert(&transaction, &new.run, 0, &new.rows).await?;
                 transaction.commit().await.map_err(|error| fault(&error))?;
                 Ok(Ok(Begun::New(Lease { run: new.run.clone(), epoch: 1 })))
             })
             .await?
+        })
+    }
+
+    fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64> {
+        let run = run.to_owned();
+        boxed(async move {
+            let text = "SELECT coalesce(sum(bytes), 0)::bigint FROM toolgate_runs
+                WHERE caller = (SELECT caller FROM toolgate_runs WHERE run = $1) AND status IN ('running', 'paused')";
+            self.within(async |client| {
+                let row = client.query_one(text, &[&run]).await.map_err(|error| fault(&error))?;
+                count(&row, 0)
+            })
+            .await
         })
     }
 
@@ -292,14 +313,17 @@ impl Store for PostgresStore {
                  SET owner = $1, epoch = epoch + 1, status = 'running', lease_until = {NOW} + $2, changed = {NOW}
                  WHERE run = (SELECT run FROM toolgate_runs
                      WHERE ($3::text IS NULL AND lease_until <= {NOW} AND caller <> ALL ($4)
-                            AND (status = 'paused' OR (status = 'running' AND owner <> $1)))
+                            AND (status = 'paused' OR (status = 'running' AND (owner <> $1
+                                 OR (lease_until <= {NOW} - $5 AND run <> ALL ($6))))))
                         OR (run = $3 AND (status = 'paused' OR (status = 'running' AND lease_until <= {NOW})))
                      ORDER BY lease_until, began LIMIT 1 FOR UPDATE {locked})
                  RETURNING run, epoch"
             );
             self.within(async |client| {
                 let ttl = number(milliseconds(claim.ttl));
-                let values: [&(dyn ToSql + Sync); 4] = [&claim.owner, &ttl, &claim.run, &claim.not_of];
+                let given_up = number(milliseconds(claim.ttl * GIVEN_UP_LEASES));
+                let values: [&(dyn ToSql + Sync); 6] =
+                    [&claim.owner, &ttl, &claim.run, &claim.not_of, &given_up, &claim.held];
                 let row = client.query_opt(&text, &values).await.map_err(|error| fault(&error))?;
                 row.map(|row| Ok(Lease { run: get(&row, 0)?, epoch: count(&row, 1)? })).transpose()
             })
@@ -457,6 +481,62 @@ impl Store for PostgresStore {
                 let ended = rows.iter().map(run_row).collect::<Result<_, _>>()?;
                 let forgotten = to_prune(ended, prune, now);
                 client.execute(delete, &[&forgotten]).await.map_err(|error| fault(&error))
+            })
+            .await
+        })
+    }
+
+    fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        boxed(async move {
+            let text = "SELECT coalesce(calls, 0) FROM unnest($2::text[]) WITH ORDINALITY AS asked (name, place)
+                LEFT JOIN toolgate_counts AS kept ON kept.day = $1 AND kept.name = asked.name ORDER BY place";
+            let values: [&(dyn ToSql + Sync); 2] = [&number(day), &names];
+            let rows = self.within(async |client| client.query(text, &values).await.map_err(|e| fault(&e))).await?;
+            rows.iter().map(|row| count(row, 0)).collect()
+        })
+    }
+
+    fn count(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        boxed(async move {
+            // In one order, so that statements which lock the same rows wait for each other and never in a circle.
+            let add = "INSERT INTO toolgate_counts
+                SELECT $1, name, 1 FROM unnest($2::text[]) AS added (name) ORDER BY name
+                ON CONFLICT (day, name) DO UPDATE SET calls = toolgate_counts.calls + 1 RETURNING name, calls";
+            let bound = "SELECT count(*) FROM toolgate_counts WHERE day = $1";
+            let day = number(day);
+            self.within(async |client| {
+                let transaction = client.transaction().await.map_err(|error| fault(&error))?;
+                let values: [&(dyn ToSql + Sync); 2] = [&day, &names];
+                let rows = transaction.query(add, &values).await.map_err(|error| fault(&error))?;
+                let mut before = HashMap::with_capacity(rows.len());
+                for row in &rows {
+                    before.insert(get::<String>(row, 0)?, count(row, 1)?.saturating_sub(1));
+                }
+                if before.values().any(|count| *count == 0) {
+                    let kept = transaction.query_one(bound, &[&day]).await.map_err(|error| fault(&error))?;
+                    if count(&kept, 0)? > MAX_COUNTED_NAMES {
+                        transaction.rollback().await.map_err(|error| fault(&error))?;
+                        return Ok(Err(too_many_names()));
+                    }
+                    let forget = "DELETE FROM toolgate_counts WHERE day < $1";
+                    transaction.execute(forget, &[&(day - 1)]).await.map_err(|error| fault(&error))?;
+                }
+                transaction.commit().await.map_err(|error| fault(&error))?;
+                Ok(Ok(names.iter().map(|name| before.get(name).copied().unwrap_or_default()).collect()))
+            })
+            .await?
+        })
+    }
+
+    fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()> {
+        boxed(async move {
+            let text = "UPDATE toolgate_counts SET calls = greatest(calls - $3, 0) WHERE day = $1 AND name = $2";
+            self.within(async |client| {
+                for (name, by) in &names {
+                    let values: [&(dyn ToSql + Sync); 3] = [&number(day), name, &number(*by)];
+                    client.execute(text, &values).await.map_err(|error| fault(&error))?;
+                }
+                Ok(())
             })
             .await
         })

@@ -35,3 +35,10 @@ CREATE TABLE IF NOT EXISTS toolgate_pending (
     decision BYTES,
     PRIMARY KEY (run, call)
 );
+-- Calls that were let through on a day, counted since 1970. `name` is a keyed hash of the caller and what is counted.
+CREATE TABLE IF NOT EXISTS toolgate_counts (
+    day BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    calls BIGINT NOT NULL,
+    PRIMARY KEY (day, name)
+);

@@ -1,7 +1,7 @@
 //! Runs in one SQLite file: for one host.
 //!
-//! Write-ahead log with `synchronous=FULL`: an append that has returned survives a crash of the machine. Statements run
-//! on the blocking threads of the runtime, one at a time.
+//! Write-ahead log with `synchronous=FULL`: an append that has returned survives a crash of the machine. Leases need not: a crash of
+//! the machine ends all that hold one. Statements run on the blocking threads of the runtime, one at a time.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{
-    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, RunStatus, Store,
-    StoreError, StoreFuture, fenced, milliseconds, to_prune,
+    Begun, Claim, Decided, Find, GIVEN_UP_LEASES, Held, Lease, Leave, MAX_COUNTED_NAMES, NewRun, PendingRow, Prune,
+    Rows, RunRow, RunStatus, Store, StoreError, StoreFuture, fenced, milliseconds, to_prune, too_many_names,
 };
 use crate::unix_ms;
 
@@ -70,6 +70,14 @@ impl SqliteStore {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fault)
     }
 
+    /// Refuses writes from now on, or takes them again: what a file system does that became read-only.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn set_read_only(&self, is_read_only: bool) -> Result<(), StoreError> {
+        self.0.lock().pragma_update(None, "query_only", is_read_only).map_err(fault)
+    }
+
     /// Runs one transaction on a blocking thread.
     fn transact<T: Send + 'static>(
         &self,
@@ -86,6 +94,24 @@ impl SqliteStore {
         self.with(TransactionBehavior::Deferred, work)
     }
 
+    /// Runs one transaction that may be lost when the machine crashes; the next one that may not takes it along.
+    fn transact_lease<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        let connection = self.0.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || {
+                let mut connection = connection.lock();
+                connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
+                let answer = in_transaction(&mut connection, TransactionBehavior::Immediate, work);
+                connection.pragma_update(None, "synchronous", "FULL").map_err(fault)?;
+                answer
+            });
+            done.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+        })
+    }
+
     fn with<T: Send + 'static>(
         &self,
         behavior: TransactionBehavior,
@@ -93,16 +119,21 @@ impl SqliteStore {
     ) -> StoreFuture<'static, T> {
         let connection = self.0.clone();
         Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || {
-                let mut connection = connection.lock();
-                let transaction = connection.transaction_with_behavior(behavior).map_err(fault)?;
-                let answer = work(&transaction)?;
-                transaction.commit().map_err(fault)?;
-                Ok(answer)
-            });
+            let done = tokio::task::spawn_blocking(move || in_transaction(&mut connection.lock(), behavior, work));
             done.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
         })
     }
+}
+
+fn in_transaction<T>(
+    connection: &mut Connection,
+    behavior: TransactionBehavior,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let transaction = connection.transaction_with_behavior(behavior).map_err(fault)?;
+    let answer = work(&transaction)?;
+    transaction.commit().map_err(fault)?;
+    Ok(answer)
 }
 
 fn fault(error: rusqlite::Error) -> StoreError {
@@ -162,6 +193,9 @@ fn change(transaction: &Transaction<'_>, lease: &Lease, columns: &str, value: i6
     }
 }
 
+const OPEN_BYTES: &str = "SELECT coalesce(sum(bytes), 0) FROM toolgate_runs
+    WHERE caller = (SELECT caller FROM toolgate_runs WHERE run = ?1) AND status IN ('running', 'paused')";
+
 /// Adds rows to a run, numbered from `from`.
 fn insert(transaction: &Transaction<'_>, run: &str, from: u64, rows: &Rows) -> Result<(), StoreError> {
     let mut statement = transaction.prepare("INSERT INTO toolgate_entries VALUES (?1, ?2, ?3)").map_err(fault)?;
@@ -184,11 +218,14 @@ impl Store for SqliteStore {
             if let Some(run) = same {
                 return Ok(Begun::Existing { run });
             }
-            let text = "SELECT count(*) FROM toolgate_runs WHERE caller = ?1 AND status IN ('running', 'paused')";
-            let open = transaction.query_row(text, [&new.caller], |row| count(row, 0)).map_err(fault)?;
+            let text = "SELECT count(*), coalesce(sum(bytes), 0) FROM toolgate_runs
+                WHERE caller = ?1 AND status IN ('running', 'paused')";
+            let open = transaction.query_row(text, [&new.caller], |row| Ok((count(row, 0)?, count(row, 1)?)));
+            let (open, bytes) = open.map_err(fault)?;
             if open >= new.max_open {
                 return Err(StoreError::TooManyRuns(new.max_open));
             }
+            new.fits(bytes)?;
             let now = unix_ms();
             let lease_until = number(now + milliseconds(new.ttl));
             let text = "INSERT INTO toolgate_runs VALUES (?1, ?2, 'running', ?3, 1, ?4, ?5, ?5, ?6, ?7, ?8, 0)";
@@ -199,6 +236,11 @@ impl Store for SqliteStore {
             insert(transaction, &new.run, 0, &new.rows)?;
             Ok(Begun::New(Lease { run: new.run, epoch: 1 }))
         })
+    }
+
+    fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64> {
+        let run = run.to_owned();
+        self.look(move |transaction| transaction.query_row(OPEN_BYTES, [&run], |row| count(row, 0)).map_err(fault))
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
@@ -254,15 +296,19 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let now = number(unix_ms());
             let due = "(?2 IS NULL AND lease_until <= ?1 AND caller NOT IN (SELECT value FROM json_each(?4))
-                    AND (status = 'paused' OR (status = 'running' AND owner <> ?3)))
+                    AND (status = 'paused' OR (status = 'running' AND (owner <> ?3
+                        OR (lease_until <= ?1 - ?5 AND run NOT IN (SELECT value FROM json_each(?6)))))))
                 OR (run = ?2 AND (status = 'paused' OR (status = 'running' AND lease_until <= ?1)))
                 ORDER BY lease_until, began LIMIT 1";
             // A look without the lock of writers: most of the time nothing is due.
-            let not_of = serde_json::to_string(&claim.not_of).unwrap_or_default();
+            let list = |names: &[String]| serde_json::to_string(names).unwrap_or_default();
+            let (not_of, held) = (list(&claim.not_of), list(&claim.held));
             let (run, owner) = (claim.run.clone(), claim.owner.clone());
-            let looked = store.look(move |transaction| rows(transaction, due, params![now, run, owner, not_of]));
+            let given_up = number(milliseconds(claim.ttl * GIVEN_UP_LEASES));
+            let looked =
+                store.look(move |transaction| rows(transaction, due, params![now, run, owner, not_of, given_up, held]));
             let Some(found) = looked.await?.pop() else { return Ok(None) };
-            let taken = store.transact(move |transaction| {
+            let taken = store.transact_lease(move |transaction| {
                 let text = "UPDATE toolgate_runs
                     SET owner = ?1, epoch = epoch + 1, status = 'running', lease_until = ?2, changed = ?3
                     WHERE run = ?4 AND epoch = ?5 AND (status = 'paused' OR (status = 'running' AND lease_until <= ?3))
@@ -278,7 +324,7 @@ impl Store for SqliteStore {
 
     fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
         let owner = owner.to_owned();
-        self.transact(move |transaction| {
+        self.transact_lease(move |transaction| {
             let text = "UPDATE toolgate_runs SET lease_until = ?1 WHERE run = ?2 AND owner = ?3 AND status = 'running'
                 RETURNING run, epoch, abort";
             let mut statement = transaction.prepare(text).map_err(fault)?;
@@ -396,5 +442,94 @@ impl Store for SqliteStore {
             }
             Ok(forgotten.len() as u64)
         })
+    }
+
+    fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        self.look(move |transaction| {
+            let text = "SELECT calls FROM toolgate_counts WHERE day = ?1 AND name = ?2";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut counted = |name: &String| {
+                let found = statement.query_row(params![number(day), name], |row| count(row, 0)).optional();
+                Ok(found.map_err(fault)?.unwrap_or_default())
+            };
+            names.iter().map(&mut counted).collect()
+        })
+    }
+
+    fn count(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        self.transact(move |transaction| {
+            let text = "INSERT INTO toolgate_counts VALUES (?1, ?2, 1)
+                ON CONFLICT (day, name) DO UPDATE SET calls = calls + 1 RETURNING calls";
+            let mut before = Vec::with_capacity(names.len());
+            {
+                let mut statement = transaction.prepare(text).map_err(fault)?;
+                for name in &names {
+                    let now = statement.query_row(params![number(day), name], |row| count(row, 0)).map_err(fault)?;
+                    before.push(now.saturating_sub(1));
+                }
+            }
+            if before.contains(&0) {
+                let text = "DELETE FROM toolgate_counts WHERE day < ?1";
+                transaction.execute(text, [number(day) - 1]).map_err(fault)?;
+                let text = "SELECT count(*) FROM toolgate_counts WHERE day = ?1";
+                let kept = transaction.query_row(text, [number(day)], |row| count(row, 0)).map_err(fault)?;
+                if kept > MAX_COUNTED_NAMES {
+                    return Err(too_many_names());
+                }
+            }
+            Ok(before)
+        })
+    }
+
+    fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()> {
+        self.transact(move |transaction| {
+            let text = "UPDATE toolgate_counts SET calls = max(calls - ?3, 0) WHERE day = ?1 AND name = ?2";
+            let mut statement = transaction.prepare(text).map_err(fault)?;
+            for (name, by) in names {
+                statement.execute(params![number(day), name, number(by)]).map_err(fault)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_follows_a_lease_is_synchronous_again() {
+        let folder = tempfile::tempdir().expect("folder");
+        let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
+        let synchronous =
+            || -> i64 { store.0.lock().pragma_query_value(None, "synchronous", |row| row.get(0)).expect("a setting") };
+        const FULL: i64 = 2;
+        assert_eq!(synchronous(), FULL);
+        let new = NewRun {
+            run: "run".into(),
+            caller: String::new(),
+            idempotency: None,
+            owner: "one".into(),
+            ttl: Duration::from_secs(60),
+            max_open: 1,
+            max_open_bytes: u64::MAX,
+            rows: Rows::default(),
+        };
+        let Ok(Begun::New(lease)) = store.begin(new).await else { panic!("it is new") };
+        store.leave(lease, Leave::Paused { calls: Vec::new(), wake: None }).await.expect("paused");
+        let claim = Claim {
+            run: Some("run".into()),
+            owner: "one".into(),
+            ttl: Duration::from_secs(60),
+            not_of: Vec::new(),
+            held: Vec::new(),
+        };
+        assert!(store.claim(claim).await.expect("a claim").is_some());
+        assert_eq!(synchronous(), FULL);
+        assert_eq!(store.heartbeat("one", vec!["run".into()], Duration::from_secs(60)).await.expect("a beat").len(), 1);
+        assert_eq!(synchronous(), FULL);
+        let failed = store.transact_lease(|_| Err::<(), _>(StoreError::Unavailable("for once".into()))).await;
+        assert!(failed.is_err());
+        assert_eq!(synchronous(), FULL);
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_engine::host::{Question, Target};
-use toolgate_engine::wire::Report;
+use toolgate_engine::host::{HeldBytes, Question, Target};
+use toolgate_engine::wire::{CallId, Report};
 use toolgate_engine::{Engine, Host, HostCall, HostError, HostFuture, IsolationMode, Request};
 use toolgate_journal::recording::{MemoryRecorder, Record, RunFacts};
 use toolgate_journal::replay::Replayable;
@@ -61,6 +61,10 @@ impl Host for Db {
 
     fn is_read_only(&self, target: &Target) -> bool {
         matches!(target, Target::Tool { tool, .. } if tool == "find")
+    }
+
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        None
     }
 }
 

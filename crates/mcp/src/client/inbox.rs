@@ -228,12 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_be_asked_is_refused() {
+    fn what_nobody_can_be_asked_is_refused_and_a_form_cancelled() {
         let inbox = Inbox::new(Arc::default());
         let answer = |id: Value, method: &str| inbox.answer_request(None, &id, method, json!({}));
         assert_eq!(answer(json!("a"), "ping"), json!({ "jsonrpc": "2.0", "id": "a", "result": {} }));
-        for method in ["sampling/createMessage", "elicitation/create", "roots/list"] {
+        for method in ["sampling/createMessage", "roots/list"] {
             assert_eq!(answer(json!(1), method)["error"]["code"], json!(-32601));
         }
+        assert_eq!(answer(json!(1), "elicitation/create")["result"]["action"], "cancel");
     }
 }

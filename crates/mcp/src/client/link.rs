@@ -57,7 +57,7 @@ impl Link {
     pub(crate) async fn request(&self, request: OutgoingRequest) -> Result<JsonText, LinkError> {
         match &self.transport {
             Transport::Stdio(link) => link.request(request).await,
-            Transport::Http(link) => link.request(request).await,
+            Transport::Http(link) => Box::pin(link.request(request)).await,
             Transport::Local(link) => {
                 let result = link.request(&request).await?.to_string();
                 let copy = JsonText::copied(&result, &request.budget);

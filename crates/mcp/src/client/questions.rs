@@ -2,8 +2,9 @@
 //!
 //! The call is ended there and gives a result that requests input, as those of modern servers do. With the answer it is made
 //! again, from its beginning: the server asks again and is answered at once. So a question can wait for days, and in another
-//! process. Whoever makes the call decides whether it may be made twice; where it may not, or nobody can be asked, the server is
-//! told so. Forms only.
+//! process. The caller says whether the call may be made twice. If it may not, or if no person can be asked, the question is
+//! answered with `cancel`, which means that no decision was made: this client declares the capability, so a server need not expect
+//! an error. Forms only.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ struct OpenCall {
     known: Option<KnownAnswers>,
     /// Ends the call with a question that has no answer yet.
     asks: Option<oneshot::Sender<Value>>,
-    /// Whether the server has nothing more to ask about it: it has replied, or its question has ended the call.
+    /// Whether the server has nothing more to ask about it: it has replied. One whose question has ended the call may ask more.
     is_settled: bool,
 }
 
@@ -116,8 +117,7 @@ impl OpenCalls {
             // A pipe does not say which call asks.
             None => calls.only_open(Instant::now())?,
         };
-        let nobody = (ErrorCode::METHOD_NOT_FOUND, "nobody can be asked here: only calls of durable runs can ask");
-        let call = call.filter(|call| call.answered.is_some()).ok_or(nobody)?;
+        let Some(call) = call.filter(|call| call.answered.is_some()) else { return Ok(undecided()) };
         let known = call.answered.iter().flatten().find(|known| known.params == params);
         if let Some(known) = known {
             return Ok(known.answer.clone());
@@ -127,10 +127,16 @@ impl OpenCalls {
         }
         if let Some(asks) = call.asks.take() {
             // The call may have ended.
-            call.is_settled |= asks.send(params).is_ok();
+            let _ = asks.send(params);
         }
         Ok(json!({ "action": "cancel" }))
     }
+}
+
+/// The answer to a form when no person can be asked. `_meta` has the reason, for the server's log.
+fn undecided() -> Value {
+    let reason = "nobody can be asked here: only calls of durable runs can ask";
+    json!({ "action": "cancel", "_meta": { "toolgate/reason": reason } })
 }
 
 /// What was answered before this attempt.
@@ -212,6 +218,7 @@ mod tests {
             assert!(asked.requests_input());
             assert_eq!(asked.input_requests()[QUESTION]["params"], form(message));
             answers = json!({ "requestState": asked.request_state(), "inputResponses": { QUESTION: accept } });
+            call.settled();
         }
         let client = client(answers);
         let _call = calls.open(1, Some(&client));
@@ -238,16 +245,17 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_an_unknown_call_is_refused() {
+    fn a_question_that_nobody_can_answer_is_cancelled_and_one_of_an_unknown_call_refused() {
         let calls = OpenCalls::default();
         let client = client(json!({}));
-        assert_eq!(code(calls.answer(None, form("who?"))), -32601, "no call is open");
-        let first = calls.open(1, None);
-        assert_eq!(code(calls.answer(None, form("who?"))), -32601, "nobody can be asked");
+        assert_eq!(calls.answer(None, form("who?")), Ok(undecided()), "no call is open");
+        let mut first = calls.open(1, None);
+        assert_eq!(calls.answer(None, form("who?")), Ok(undecided()), "nobody can be asked");
+        assert!(first.asked.try_recv().is_err(), "the call goes on");
         let second = calls.open(2, Some(&client));
         assert_eq!(code(calls.answer(None, form("who?"))), -32603, "either of two");
         assert!(calls.answer(Some(2), form("who?")).is_ok(), "its stream tells");
-        assert_eq!(code(calls.answer(Some(1), form("who?"))), -32601);
+        assert_eq!(calls.answer(Some(1), form("who?")), Ok(undecided()));
         first.settled();
         drop(first);
         assert!(calls.answer(None, form("who?")).is_ok());
@@ -266,6 +274,24 @@ mod tests {
         assert!(calls.answer(Some(2), form("who?")).is_ok(), "its stream tells");
         calls.replied(1);
         assert!(calls.answer(None, form("who?")).is_ok(), "the first is over");
+    }
+
+    /// A server that was told to stop may ask something else about the same call before it replies: that is no question of
+    /// another call.
+    #[tokio::test]
+    async fn a_call_that_its_question_has_ended_may_be_the_one_that_asks_next() {
+        let calls = OpenCalls::default();
+        let client = client(json!({}));
+        let mut first = calls.open(1, Some(&client));
+        assert_eq!(calls.answer(None, form("who?")), Ok(json!({ "action": "cancel" })));
+        assert!(first.asked().await.requests_input());
+        let mut other = calls.open(2, Some(&client));
+        assert_eq!(code(calls.answer(None, form("why?"))), -32603, "it waits for the reply");
+        drop(first);
+        assert_eq!(code(calls.answer(None, form("why?"))), -32603, "it was given up, and may still ask");
+        calls.replied(1);
+        assert!(calls.answer(None, form("which?")).is_ok(), "the first is over");
+        assert_eq!(other.asked().await.input_requests()[QUESTION]["params"], form("which?"));
     }
 
     #[test]

@@ -46,6 +46,8 @@ const MAX_CURSOR_BYTES: usize = 64 << 10;
 const MAX_NAME_BYTES: usize = 1024;
 /// How long a server that does not declare tools may take to list some.
 const UNDECLARED_TOOLS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a legacy server has to end a call whose question was answered with `cancel`; less where the call ends before.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection after the handshake.
 #[derive(Debug)]
@@ -188,7 +190,7 @@ impl McpSession {
         arguments: Map<String, Value>,
         options: ToolCallOptions<'_>,
     ) -> Result<ToolResult, LinkError> {
-        let ToolCallOptions { client, may_repeat, progress, budget, idempotency_key, trace } = options;
+        let ToolCallOptions { client, may_repeat, progress, budget, idempotency_key, trace, deadline } = options;
         let mut request = self.draft("tools/call", Map::new());
         request.budget = budget;
         if let Some(client) = client {
@@ -219,11 +221,20 @@ impl McpSession {
             return self.link.request(request).await.map(ToolResult::new);
         }
         let mut questions = self.link.inbox.open_calls.open(request.id, client.filter(|_| may_repeat));
+        let mut reply = std::pin::pin!(self.link.request(request));
         tokio::select! {
             // A server that is told to stop may answer before this is polled: its question counts.
             biased;
-            asked = questions.asked() => Ok(asked),
-            result = self.link.request(request) => {
+            asked = questions.asked() => {
+                // Until it replies, what it asks may belong to this call. Half of the time that is left is kept to return
+                // the question: a call that ends at its deadline would lose it.
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now()) / 2);
+                if timeout(left.map_or(STOP_TIMEOUT, |left| left.min(STOP_TIMEOUT)), reply).await.is_ok() {
+                    questions.settled();
+                }
+                Ok(asked)
+            }
+            result = &mut reply => {
                 questions.settled();
                 result.map(ToolResult::new)
             }
@@ -301,10 +312,12 @@ pub struct ToolCallOptions<'a> {
     pub idempotency_key: Option<String>,
     /// The trace that the call belongs to; the server finds it in `_meta`.
     pub trace: TraceContext,
+    /// When the caller drops the call. A question of the server is returned before.
+    pub deadline: Option<tokio::time::Instant>,
 }
 
 impl Default for ToolCallOptions<'_> {
-    /// No client, no progress, the budget of this process.
+    /// No client, no progress, no deadline, the budget of this process.
     fn default() -> Self {
         Self {
             client: None,
@@ -313,6 +326,7 @@ impl Default for ToolCallOptions<'_> {
             budget: process_budget().clone(),
             idempotency_key: None,
             trace: TraceContext::default(),
+            deadline: None,
         }
     }
 }

@@ -28,6 +28,16 @@ pub enum ToolPart {
 impl ToolPart {
     const ALL: [Self; 4] = [Self::Description, Self::InputSchema, Self::OutputSchema, Self::Annotations];
 
+    /// The part in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Description => "description",
+            Self::InputSchema => "input schema",
+            Self::OutputSchema => "output schema",
+            Self::Annotations => "annotations",
+        }
+    }
+
     fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Description => &["title", "description"],
@@ -57,7 +67,7 @@ type Digest = [u8; 32];
 
 impl ToolFingerprints {
     /// Takes a list of tools; returns those that differ from what was known of them. A new tool is not a change.
-    pub fn update(&mut self, tools: &[Value]) -> Vec<ToolChange> {
+    pub fn update<'a>(&mut self, tools: impl IntoIterator<Item = &'a Value>) -> Vec<ToolChange> {
         let mut changes = Vec::new();
         let mut room = MAX_KNOWN_TOOLS.saturating_sub(self.known.len());
         for tool in tools {

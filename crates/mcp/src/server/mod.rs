@@ -9,7 +9,7 @@
 //! - `dispatcher`: from one request to one reply; `handshake`, `list`, `call`, `change_notices`: parts of it
 //! - `client`: state that the requests of one client share; `watched_resources`: the resources it subscribed to
 //! - `questions`: results that request input, for clients of revisions in which the server asks
-//! - `stdio`, `http`: the transports
+//! - `stdio`, `http`: the transports; `standard_streams`: the streams of this process for the first of them
 //!
 //! Of requests to clients the server sends `elicitation/create` to legacy clients that declare it, and no other (sampling, roots);
 //! it sends no log messages.
@@ -26,6 +26,7 @@ pub(crate) mod message;
 mod questions;
 mod server_message;
 mod service;
+mod standard_streams;
 mod stdio;
 mod watched_resources;
 
@@ -34,6 +35,7 @@ pub use service::{
     Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
     TASKS_EXTENSION, TaskCall, TaskRequest, ToolCall, ToolMode, UnknownToolMode, Watch, ready,
 };
+pub use standard_streams::{standard_input, standard_output};
 pub use stdio::serve_stdio;
 
 /// The largest message a client may send, in bytes.

@@ -2,8 +2,8 @@
 //!
 //! In the modern revision a result says what is asked (`input_required`), and the client sends the call again with its answers.
 //! A legacy client that declares `elicitation` is asked by `elicitation/create` while its request is open; the call is then made
-//! again with the answers, as if the client had sent it. So a service knows one way of asking. Forms only: a client is sent no
-//! request that it did not declare.
+//! again with the answers, as if the client had sent it. So a service knows one way of asking. A client is sent no request that
+//! it did not declare: forms, or URLs to open since 2025-11-25.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,10 +87,20 @@ pub(super) fn legacy_client(context: &RequestContext, answers: &Map<String, Valu
     if context.era != Era::Legacy || !context.sink.is_open() {
         return None;
     }
-    let declared = context.client.capabilities.get()?.get("elicitation")?.as_object()?;
-    let shows_forms = declared.is_empty() || declared.contains_key("form");
-    let capabilities = Map::from_iter([("elicitation".to_owned(), json!({ "form": {} }))]);
-    shows_forms.then(|| InteractiveClient::new(&capabilities, answers))
+    let modes: Map<String, Value> = ["form", "url"]
+        .into_iter()
+        .filter(|mode| declares(context, mode))
+        .map(|mode| (mode.to_owned(), json!({})))
+        .collect();
+    let can_be_asked = !modes.is_empty();
+    let capabilities = Map::from_iter([("elicitation".to_owned(), Value::Object(modes))]);
+    can_be_asked.then(|| InteractiveClient::new(&capabilities, answers))
+}
+
+/// Whether a legacy client declares that it can be asked like this. One that names no mode has forms.
+fn declares(context: &RequestContext, mode: &str) -> bool {
+    let declared = context.client.capabilities.get().and_then(|it| it.get("elicitation")?.as_object());
+    declared.is_some_and(|modes| modes.contains_key(mode) || (mode == "form" && modes.is_empty()))
 }
 
 /// Asks a legacy client that shows forms what a result requests, and gives the parameters of the next call. `None` where the
@@ -139,13 +149,19 @@ fn response(reply: Reply) -> Value {
 async fn ask_one(context: &RequestContext, request: &Value, limit: Duration) -> Reply {
     let params = request.get("params").and_then(Value::as_object);
     let mode = params.and_then(|params| params.get("mode")).and_then(Value::as_str).unwrap_or("form");
-    let (Some(params), "form", "elicitation/create") = (params, mode, request["method"].as_str().unwrap_or_default())
+    let (Some(params), "form" | "url", "elicitation/create") =
+        (params, mode, request["method"].as_str().unwrap_or_default())
     else {
         return Reply::Came(None);
     };
+    if !declares(context, mode) {
+        return Reply::Came(None);
+    }
     let mut params = params.clone();
-    // Earlier revisions have forms only, and no name for them.
-    params.shift_remove("mode");
+    if mode == "form" {
+        // Earlier revisions have forms only, and no name for them.
+        params.shift_remove("mode");
+    }
     let mut question = context.client.questions.open();
     if !context.sink.ask(&question.id, "elicitation/create", Value::Object(params)).await {
         return Reply::Came(None);
@@ -192,6 +208,8 @@ mod tests {
             cancel: CancellationToken::new(),
             withdrawn: CancellationToken::new(),
         };
+        let declared = Map::from_iter([("elicitation".to_owned(), json!({}))]);
+        context.client.capabilities.set(declared).expect("nothing was declared before");
         let form = json!({ "method": "elicitation/create", "params": { "message": "who?" } });
         let result = json!({ "resultType": "input_required", "inputRequests": { "a": form, "b": form }, "requestState": "kept" });
         let answers = ask_within(&context, &result, Duration::ZERO).await.unwrap();

@@ -47,6 +47,8 @@ pub(crate) enum Fault {
     RedirectedMetadata,
     /// The token endpoint fails.
     BrokenToken,
+    /// The token endpoint never answers.
+    SlowToken,
     MetadataOfAnotherResource,
     MetadataOfAnotherIssuer,
     MetadataElsewhere,
@@ -192,6 +194,10 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
     };
     let kind = match name.as_str() {
         _ if behaviour.described == Described::Configured => return absent(),
+        "oauth-protected-resource/v1" if behaviour.described == Described::OAuth => {
+            return axum::Json(json!({ "resource": format!("{origin}/v1"), "authorization_servers": [origin] }))
+                .into_response();
+        }
         "oauth-protected-resource/mcp" if behaviour.described != Described::Nowhere => {
             let resource = match behaviour.fault {
                 Fault::MetadataOfAnotherResource => "https://victim.example/mcp".to_owned(),
@@ -291,6 +297,7 @@ async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, Str
 fn assert_resource(fake: &Fake, named: Option<&String>) {
     match fake.behaviour().described {
         Described::Configured => assert_eq!(named, None),
+        Described::OAuth if named == Some(&format!("{}/v1", fake.origin)) => {}
         _ => assert_eq!(named, Some(&fake.url())),
     }
 }
@@ -320,8 +327,10 @@ async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response
         form.insert("basic".to_owned(), basic.to_str().unwrap().to_owned());
     }
     assert_resource(&fake, form.get("resource"));
-    if fake.behaviour().fault == Fault::BrokenToken {
-        return (StatusCode::BAD_GATEWAY, "<html>canary-proxy</html>").into_response();
+    match fake.behaviour().fault {
+        Fault::BrokenToken => return (StatusCode::BAD_GATEWAY, "<html>canary-proxy</html>").into_response(),
+        Fault::SlowToken => std::future::pending().await,
+        _ => {}
     }
     let refused = |code: &str| (StatusCode::BAD_REQUEST, axum::Json(json!({ "error": code }))).into_response();
     let scopes = {

@@ -398,6 +398,44 @@ async fn an_issuer_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_token_endpoint_that_never_answers_is_given_up_and_the_old_token_still_used() {
+    let (fake, slow) = authorizer(Behaviour { fault: Fault::SlowToken, ..Default::default() }, settings()).await;
+    let refused = log_in(&slow).await;
+    assert!(matches!(refused, Err(AuthError::Unreachable { what: "the token", .. })), "{refused:?}");
+    assert_eq!(slow.status().await, Ok(LoginStatus::LoggedOut));
+    drop(fake);
+    // A refresh that is not answered: the token may still be good for a moment.
+    let (fake, due) = authorizer(Behaviour { life: 0, ..Default::default() }, settings()).await;
+    log_in(&due).await.unwrap();
+    fake.behaviour.lock().unwrap().fault = Fault::SlowToken;
+    assert!(due.access_token().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_local_clock_that_is_wrong_costs_one_refresh_at_most() {
+    for (case, expires_at) in
+        [("ahead: the token seems to be over", 1), ("behind: it seems to last for ever", u64::MAX)]
+    {
+        let (fake, store) = (Fake::start(Behaviour::default()).await, Arc::new(MemoryTokenStore::default()));
+        let authorizer = Arc::new(Authorizer::new(&fake.url(), settings(), Arc::clone(&store)).unwrap());
+        log_in(&authorizer).await.unwrap();
+        let name = settings().name;
+        let mut login = store.load(&name).unwrap().unwrap();
+        let tokens = login.tokens.as_mut().unwrap();
+        (tokens.issued_at, tokens.expires_at) = (0, Some(expires_at));
+        store.save(&name, &login).unwrap();
+        if expires_at > 1 {
+            fake.revoke_access();
+        }
+        let session = open(&fake, &authorizer).await.unwrap();
+        for _ in 0..3 {
+            assert!(call(&session, "read").await.unwrap().contains("done"), "{case}");
+        }
+        assert_eq!(fake.refreshes(), 1, "{case}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_proves_who_it_is_as_the_issuer_wants() {
     for (methods, basic, in_body) in
         [(&["none"][..], false, false), (&["client_secret_basic"], true, false), (&["client_secret_post"], false, true)]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
-use toolgate_demo::Demo;
-use toolgate_gateway::backends::{
+use toolgate_backends::{
     Backend, BackendChange, BackendEvent, BackendKind, BackendSpec, BackendState, CallError, CallOptions,
 };
+use toolgate_demo::Demo;
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::server::{Change, Service};
 

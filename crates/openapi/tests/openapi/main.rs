@@ -5,6 +5,7 @@
 mod answers;
 mod fake_server;
 mod hostile;
+mod references;
 mod requests;
 mod tools;
 

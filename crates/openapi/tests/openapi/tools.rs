@@ -1,7 +1,7 @@
 //! Operations become tools.
 
-use serde_json::{Value, json};
-use toolgate_openapi::{Api, OperationFilter, summary};
+use serde_json::{Map, Value, json};
+use toolgate_openapi::{Api, DocumentLogin, LoginPlace, OperationFilter, logins, summary};
 use url::Url;
 
 use crate::{EVERYTHING, SWAGGER_2, load, settings, tool};
@@ -173,6 +173,66 @@ fn a_document_names_its_servers() {
     assert_eq!(servers(relative, None), "");
     assert_eq!(servers(r#"{"openapi":"3.0.0","servers":[{"url":"//a.test/x"}]}"#, None), "https://a.test/x");
     assert_eq!(servers(relative, Some("http://here.test/openapi.json")), "http://here.test/v2");
+}
+
+#[test]
+fn a_document_names_its_logins() {
+    let check = |text: &str, expected: &str| {
+        let logins = logins(text, &Url::parse("https://api.test/v1/").unwrap()).unwrap();
+        let shown = logins.iter().map(|DocumentLogin { scheme, place, scopes }| {
+            let place = match place {
+                LoginPlace::AuthorizationCode { authorization_url, token_url } => {
+                    format!("{authorization_url} {token_url}")
+                }
+                LoginPlace::Metadata(url) => format!("metadata {url}"),
+                LoginPlace::ClientCredentials { token_url } => format!("client {token_url}"),
+            };
+            format!("{scheme}: {place} [{}]", scopes.join(" "))
+        });
+        assert_eq!(shown.collect::<Vec<_>>().join("\n"), expected);
+    };
+    let code =
+        r#"{"authorizationUrl":"https://as.test/authorize","tokenUrl":"/token","scopes":{"a":"","b":"","c":""}}"#;
+    let schemes = format!(
+        r##"{{"machine":{{"type":"oauth2","flows":{{"clientCredentials":{{"tokenUrl":"https://as.test/t"}}}}}},
+        "person":{{"$ref":"#/components/securitySchemes/real"}},
+        "real":{{"type":"oauth2","flows":{{"implicit":{{}},"authorizationCode":{code}}}}},
+        "oidc":{{"type":"openIdConnect","openIdConnectUrl":"https://id.test/.well-known/openid-configuration"}},
+        "odd":{{"type":"oauth2","flows":{{"authorizationCode":{{"authorizationUrl":"javascript:1","tokenUrl":"https://as.test/t"}}}}}},
+        "key":{{"type":"apiKey","in":"header","name":"K"}}}}"##
+    );
+    let paths = r#"{"/x":{"get":{"security":[{"key":[]},{"person":["b"]},{"person":["c"]}]},"post":{"security":[{"person":["a","b","","a b"]}]}}}"#;
+    check(
+        &format!(r#"{{"openapi":"3.1.0","paths":{paths},"components":{{"securitySchemes":{schemes}}}}}"#),
+        "person: https://as.test/authorize https://api.test/token [a b]\n\
+         real: https://as.test/authorize https://api.test/token []\n\
+         oidc: metadata https://id.test/.well-known/openid-configuration []\n\
+         machine: client https://as.test/t []",
+    );
+    let old = r#"{"swagger":"2.0","security":[{"o":["r"]}],"securityDefinitions":{"o":{"type":"oauth2","flow":"accessCode",
+        "authorizationUrl":"https://as.test/a","tokenUrl":"https://as.test/t"},"i":{"type":"oauth2","flow":"implicit"}}}"#;
+    check(old, "o: https://as.test/a https://as.test/t [r]");
+    check(r#"{"openapi":"3.0.0"}"#, "");
+}
+
+#[test]
+fn logins_and_scopes_of_a_document_are_bounded_and_those_of_people_stay() {
+    let flow =
+        |name: &str| json!({ name: { "authorizationUrl": "https://as.test/a", "tokenUrl": "https://as.test/t" } });
+    let scheme = |n: usize| {
+        // The only login of a person comes last.
+        let flow = flow(if n == 99 { "authorizationCode" } else { "clientCredentials" });
+        (format!("s{n:02}"), json!({ "type": "oauth2", "flows": flow }))
+    };
+    let schemes: Map<String, Value> = (0..100).map(scheme).collect();
+    let scopes: Vec<String> = (0..500).map(|n| format!("scope{n}")).chain(["x".repeat(501)]).collect();
+    let document = json!({
+        "openapi": "3.1.0", "security": [{ "s99": scopes }], "components": { "securitySchemes": schemes },
+    });
+    let logins = logins(&document.to_string(), &Url::parse("https://api.test/").unwrap()).unwrap();
+    assert_eq!((logins.len(), logins[0].scheme.as_str()), (32, "s99"));
+    assert_eq!(logins[0].scopes.len(), 100);
+    assert!(logins[0].scopes.iter().all(|scope| scope.starts_with("scope")));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! boundaries are unknown.
 
 use memchr::memmem::Finder;
+use toolgate_wire::stem::stem;
 
 /// Maximum number of terms of an intent.
 const MAX_TERMS: usize = 64;
@@ -26,7 +27,7 @@ pub(super) struct Terms {
     /// Words that match anywhere, and their searchers.
     inside: Vec<String>,
     finders: Vec<Finder<'static>>,
-    /// The first bytes of the stems: rejects most words of a text without stemming.
+    /// The first bytes of the words and of their stems: rejects most words of a text without stemming.
     first: [bool; 256],
     /// Longer words match no term; bounds the cost of a very long word.
     max_word: usize,
@@ -42,8 +43,10 @@ impl Terms {
         let mut terms =
             Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256], max_word: 0 };
         for word in words {
+            // An irregular form may begin with another letter than its stem: `went` has the stem `go`.
+            word.bytes().take(1).for_each(|byte| terms.first[usize::from(byte)] = true);
             let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
-            let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(word)) };
+            let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(&word)) };
             if !list.contains(&term) {
                 list.push(term);
             }
@@ -87,8 +90,8 @@ impl Terms {
         if first.is_ascii() && !self.first[usize::from(first)] {
             return None;
         }
-        let stem = stem(fold(word));
-        self.stems.iter().position(|term| *term == stem)
+        let stemmed = stem(&fold(word));
+        self.stems.iter().position(|term| *term == stemmed)
     }
 }
 
@@ -151,63 +154,6 @@ fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Removes English endings: plural, `-ing`, `-ed`, a silent `e`, a doubled last letter. Both sides are stemmed, so the stem
-/// need not be a word. Cyrillic words lose trailing vowels and some consonants. Other scripts are unchanged.
-fn stem(mut word: String) -> String {
-    if !word.is_ascii() {
-        cut_cyrillic(&mut word);
-        return word;
-    }
-    cut_plural(&mut word);
-    for ending in ["ing", "ed"] {
-        if word
-            .strip_suffix(ending)
-            .is_some_and(|rest| rest.len() >= 3 && rest.contains(['a', 'e', 'i', 'o', 'u', 'y']))
-        {
-            word.truncate(word.len() - ending.len());
-            break;
-        }
-    }
-    if word.len() > 3 && word.ends_with('e') {
-        word.pop();
-    }
-    if word.len() > 3 && word.ends_with('y') {
-        word.pop();
-        word.push('i');
-    }
-    if let [.., before, last] = word.as_bytes()
-        && word.len() > 3
-        && before == last
-        && last.is_ascii_alphabetic()
-    {
-        word.pop();
-    }
-    word
-}
-
-fn cut_cyrillic(word: &mut String) {
-    // Keep three letters of two bytes each.
-    while word.len() > 6
-        && word.ends_with(['а', 'е', 'ё', 'и', 'і', 'о', 'у', 'ы', 'э', 'ю', 'я', 'й', 'ь', 'м', 'х', 'в'])
-    {
-        word.pop();
-    }
-}
-
-fn cut_plural(word: &mut String) {
-    let keeps = ["ss", "us", "is"].iter().any(|ending| word.ends_with(ending));
-    if word.len() <= 3 || keeps || !word.ends_with('s') {
-        return;
-    }
-    word.pop();
-    if word.len() > 4 && word.ends_with("ie") {
-        word.truncate(word.len() - 2);
-        word.push('y');
-    } else if ["sse", "xe", "che", "she"].iter().any(|ending| word.ends_with(ending)) {
-        word.pop();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,11 +177,19 @@ mod tests {
             "cache caches cached caching",
             "class classes",
             "timeout timeouts",
+            "write wrote written",
+            "deploy deployment",
         ] {
             for (one, other) in forms.split(' ').flat_map(|one| forms.split(' ').map(move |other| (one, other))) {
                 check(one, &format!("an {other}!"), true);
             }
         }
+    }
+
+    #[test]
+    fn a_form_that_begins_with_another_letter_finds_itself_and_its_stem() {
+        check("went", "it went", true);
+        check("went", "it will go", true);
     }
 
     #[test]

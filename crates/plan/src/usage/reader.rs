@@ -108,6 +108,12 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
+    fn mention(&mut self, text: &str) {
+        if !self.usage.mentioned.contains(text) {
+            self.usage.mentioned.insert(text.to_owned());
+        }
+    }
+
     fn dereference(&mut self, expression: &Expression<'a>) {
         if let Expression::StaticMemberExpression(it) = expression.get_inner_expression() {
             self.usage.dereferenced.insert(it.property.span.start);
@@ -256,8 +262,10 @@ impl<'a> Reader<'_, 'a> {
         if self.is_on_global(&it.callee) {
             let callee = it.callee.span();
             let written = self.parsed.code.get(callee.start as usize..callee.end as usize).unwrap_or_default();
-            let call = GlobalCall { span: it.span, callee: written.to_owned(), arguments: it.arguments.len() };
-            self.usage.global_calls.push(call);
+            let arguments = it.arguments.iter().map(|one| one.span().start).collect();
+            self.usage.global_calls.push(GlobalCall { span: it.span, callee: written.to_owned(), arguments });
+        } else {
+            self.usage.other_calls.push(it.span);
         }
     }
 
@@ -355,7 +363,26 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         walk::walk_computed_member_expression(self, it);
     }
 
+    fn visit_identifier_name(&mut self, it: &IdentifierName<'a>) {
+        self.mention(&it.name);
+    }
+
+    fn visit_binding_identifier(&mut self, it: &BindingIdentifier<'a>) {
+        self.mention(&it.name);
+    }
+
+    fn visit_string_literal(&mut self, it: &StringLiteral<'a>) {
+        self.mention(&it.value);
+    }
+
+    fn visit_template_element(&mut self, it: &TemplateElement<'a>) {
+        if let Some(cooked) = &it.value.cooked {
+            self.mention(cooked);
+        }
+    }
+
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        self.mention(&it.name);
         if matches!(it.name.as_str(), "eval" | "Function" | "Reflect") && self.symbol_of(it).is_none() {
             self.usage.is_trusted = false;
         }
@@ -447,6 +474,11 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         }
         self.check_call(it);
         walk::walk_call_expression(self, it);
+    }
+
+    fn visit_new_expression(&mut self, it: &NewExpression<'a>) {
+        self.usage.other_calls.push(it.span);
+        walk::walk_new_expression(self, it);
     }
 
     fn visit_try_statement(&mut self, it: &TryStatement<'a>) {

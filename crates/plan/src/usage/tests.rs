@@ -97,3 +97,19 @@ fn calls_on_globals_and_handled_errors_are_known() {
     assert!(usage.handles_rejections);
     assert!(usage.is_dereferenced(at(".catch") + 1) && !usage.is_dereferenced(at("x:")));
 }
+
+#[test]
+fn every_name_and_text_is_mentioned_as_it_reads() {
+    let js = r#"const { a, 'b-c': d = 1, ...rest } = store; store.e?.(); store["f\x67"](); store[`h`](); store.\u0069();
+        tools.store["list" + "_x"]; x => x; class K { m() {} } label: for (;;) break label; // comment
+        const o = { p: 1, "q r": 2, get s() { return /regex/; } };"#;
+    let used = usage(js);
+    for name in
+        ["a", "b-c", "d", "rest", "store", "e", "fg", "h", "i", "tools", "list", "_x", "K", "m", "p", "q r", "s"]
+    {
+        assert!(used.mentions(name), "{name}");
+    }
+    for name in ["list_x", "comment", "regex", "f", ""] {
+        assert!(!used.mentions(name), "{name}");
+    }
+}

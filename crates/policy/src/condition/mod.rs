@@ -147,6 +147,11 @@ impl Condition {
         evaluate::holds(&self.root, self.slots, facts, budget)
     }
 
+    /// Whether it reads `counts.day`.
+    pub fn reads_day(&self) -> bool {
+        self.root.reads(&|variable| matches!(variable, Variable::InDay))
+    }
+
     /// The same before the call is made, when counts are not known and the arguments may not be; `None` where they matter.
     pub fn foresee(
         &self,

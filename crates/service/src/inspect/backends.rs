@@ -6,8 +6,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
+use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::{Backend as CatalogBackend, BackendState as CatalogState};
-use toolgate_gateway::backends::{Backend, BackendState};
 use toolgate_gateway::runtime::Gateway;
 use toolgate_wire::CallerScope;
 
@@ -61,6 +61,9 @@ pub(crate) struct BackendReply {
     /// Variables that must be set before it can be started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     variables: Vec<String>,
+    /// What a person should know about its tools: that there are too many, or that one changed what it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<String>,
 }
 
 /// The states of a backend.
@@ -78,7 +81,7 @@ enum StateName {
     Restarting,
     /// Does not come up.
     Failed,
-    /// Wants a login; `lastError` names the command.
+    /// Wants a login; `lastError` names the command, or says why the last login failed.
     NeedsLogin,
     /// Ended.
     Stopped,
@@ -92,7 +95,7 @@ enum StateName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Action {
-    /// Log in to it: `toolgate login NAME`.
+    /// Log in to it: `POST /v1/backends/NAME/login`, or the command `toolgate login NAME`.
     LogIn,
     /// Set the variables that the configuration names.
     SetVariable,
@@ -138,8 +141,16 @@ fn of_catalog(
         ..BackendReply::default()
     };
     match gateway.and_then(|gateway| gateway.backend(backend.name())) {
-        Some(connection) => add_connection(&mut reply, &connection),
+        Some(connection) => {
+            reply.notices = connection.notices(|tool| scope.permits_tool(backend.name(), tool));
+            add_connection(&mut reply, &connection);
+        }
         None => add_catalog_state(&mut reply, backend.state()),
+    }
+    if reply.action == Some(Action::LogIn)
+        && let Some(reason) = service.browser_logins().failure(backend.name())
+    {
+        reply.last_error = Some(shown(&format!("the last login failed: {reason}")));
     }
     reply
 }

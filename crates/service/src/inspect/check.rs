@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolgate_gateway::run::{Door, RunRequest};
 use toolgate_plan::{Finding, PlannedCall, Position};
+use toolgate_run::{Door, ProgramCheck, RunRequest, TYPE_CHECK_TIMEOUT};
 use toolgate_wire::{Failure, Profile};
 
 use crate::body::Received;
@@ -37,6 +37,10 @@ pub(crate) struct CheckReply {
     errors: Vec<Problem>,
     /// What probably fails.
     warnings: Vec<Problem>,
+    /// Whether its types were checked, if it names a tool or a function.
+    types_checked: bool,
+    /// Why they were not.
+    types_not_checked: Option<String>,
 }
 
 /// A call in a program.
@@ -97,15 +101,30 @@ pub(crate) async fn check(
     received: Received<CheckRequest>,
 ) -> Result<Response, Refusal> {
     let code = received.value.code.ok_or_else(|| Refusal::missing("/code"))?;
+    let _permit = service.check_permit().await?;
     let request = RunRequest { caller: caller.scope(), door: Door::Http, ..RunRequest::new(Profile::Chain, code) };
     let runner = service.runner();
     let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect::<Vec<_>>();
-    let (calls, errors, warnings) = match runner.check(&request) {
-        Ok(found) => {
-            (found.calls.into_iter().map(CheckedCall::from).collect(), problems(found.errors), problems(found.warnings))
-        }
-        Err(failure) => (Vec::new(), vec![Problem::from(failure)], Vec::new()),
+    let path = runner.route(&request).name();
+    let reply = match runner.check_types(&request, TYPE_CHECK_TIMEOUT).await {
+        Ok(ProgramCheck { preflight: found, not_checked }) => CheckReply {
+            ok: found.errors.is_empty(),
+            path,
+            calls: found.calls.into_iter().map(CheckedCall::from).collect(),
+            errors: problems(found.errors),
+            warnings: problems(found.warnings),
+            types_checked: not_checked.is_none(),
+            types_not_checked: not_checked.map(|why| why.to_string()),
+        },
+        Err(failure) => CheckReply {
+            ok: false,
+            path,
+            calls: Vec::new(),
+            errors: vec![Problem::from(failure)],
+            warnings: Vec::new(),
+            types_checked: false,
+            types_not_checked: None,
+        },
     };
-    let reply = CheckReply { ok: errors.is_empty(), path: runner.route(&request).name(), calls, errors, warnings };
     answer(service.budget(), &reply)
 }

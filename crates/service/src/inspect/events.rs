@@ -1,5 +1,5 @@
 //! `GET /v1/events`: server-sent events of what changes: runs of the caller that ended, what waits for decisions, backends,
-//! tools.
+//! tools, tools that changed what they say, learned types that became wider.
 //!
 //! Events name what changed and carry at most one line of the list of runs; a reader asks the other routes for the rest.
 //! The number of open streams is bounded. A reader that falls behind is told to start over (`lagged`) instead of being
@@ -18,7 +18,9 @@ use futures_util::stream;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use toolgate_gateway::runtime::{ToolChangeNotice, WidenedType};
 use toolgate_mcp::server::{Change, ChangeNotice};
+use toolgate_wire::CallerScope;
 
 use super::query::Query;
 use super::run_log::RunLine;
@@ -28,13 +30,15 @@ use crate::{Caller, HttpService};
 /// Streams at one time.
 pub(crate) const MAX_STREAMS: usize = 128;
 /// How often a silent stream says that it is alive, and the caller is looked up again.
-const PULSE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 struct Stream {
     service: HttpService,
     caller: Caller,
     runs: broadcast::Receiver<Arc<RunLine>>,
     changes: Option<broadcast::Receiver<ChangeNotice>>,
+    changed_tools: Option<broadcast::Receiver<ToolChangeNotice>>,
+    widened: Option<broadcast::Receiver<WidenedType>>,
     durable: broadcast::Receiver<()>,
     pulse: tokio::time::Interval,
     began: bool,
@@ -52,7 +56,9 @@ pub(crate) async fn stream(
         runs: service.run_log().news(),
         durable: service.run_log().durable_changes(),
         changes: service.gateway().map(|gateway| gateway.changes()),
-        pulse: tokio::time::interval_at(tokio::time::Instant::now() + PULSE, PULSE),
+        changed_tools: service.gateway().map(|gateway| gateway.changed_tools()),
+        widened: service.gateway().and_then(|gateway| gateway.widened_types()),
+        pulse: tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL),
         began: false,
         _permit: service.event_permit().ok_or_else(busy)?,
         service,
@@ -76,12 +82,6 @@ impl Stream {
         }
         let scope = self.caller.scope();
         loop {
-            let changes = async {
-                match &mut self.changes {
-                    Some(changes) => changes.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 run = self.runs.recv() => match run {
                     Ok(line) if line.is_visible_to(&scope) => return Some(event("run", json!(*line))),
@@ -94,20 +94,26 @@ impl Stream {
                     Ok(()) | Err(RecvError::Lagged(_)) => return Some(event("pending", json!({}))),
                     Err(RecvError::Closed) => return None,
                 },
-                change = changes => match change {
-                    Ok(notice) => {
-                        let is_visible = notice.backend.as_deref().is_none_or(|name| scope.backends.permits(name));
-                        let kind = match notice.change {
-                            Change::Tools => "tools",
-                            Change::Resource(_) => "backends",
-                            Change::Resources | Change::Prompts => continue,
-                        };
-                        if is_visible {
-                            return Some(event(kind, json!({})));
-                        }
-                    }
+                change = next_of(&mut self.changes) => match change {
+                    Ok(notice) => if let Some(told) = change_event(&notice, &scope) {
+                        return Some(told);
+                    },
                     Err(RecvError::Lagged(_)) => return Some(event("lagged", json!({}))),
                     Err(RecvError::Closed) => self.changes = None,
+                },
+                changed = next_of(&mut self.changed_tools) => match changed {
+                    Ok(ToolChangeNotice { backend, tool, parts }) => if scope.permits_tool(&backend, &tool) {
+                        return Some(event("tool-changed", json!({ "backend": backend, "tool": tool, "parts": parts })));
+                    },
+                    Err(RecvError::Lagged(_)) => return Some(event("lagged", json!({}))),
+                    Err(RecvError::Closed) => self.changed_tools = None,
+                },
+                widened = next_of(&mut self.widened) => match widened {
+                    Ok(WidenedType { backend, tool, results }) => if scope.permits_tool(&backend, &tool) {
+                        return Some(event("types", json!({ "backend": backend, "tool": tool, "results": results })));
+                    },
+                    Err(RecvError::Lagged(_)) => return Some(event("lagged", json!({}))),
+                    Err(RecvError::Closed) => self.widened = None,
                 },
                 _ = self.pulse.tick() => {
                     return self.caller_remains().then(|| Event::default().comment("alive"));
@@ -130,6 +136,25 @@ impl Stream {
             Caller::Token(_) => false,
         }
     }
+}
+
+/// What comes next; nothing ever from a sender that is not there.
+async fn next_of<T: Clone>(receiver: &mut Option<broadcast::Receiver<T>>) -> Result<T, RecvError> {
+    match receiver {
+        Some(receiver) => receiver.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The event about a change, if the caller may know of it.
+fn change_event(notice: &ChangeNotice, scope: &CallerScope) -> Option<Event> {
+    let is_visible = notice.backend.as_deref().is_none_or(|name| scope.backends.permits(name));
+    let kind = match notice.change {
+        Change::Tools => "tools",
+        Change::Resource(_) => "backends",
+        Change::Resources | Change::Prompts => return None,
+    };
+    is_visible.then(|| event(kind, json!({})))
 }
 
 fn event(kind: &str, data: serde_json::Value) -> Event {

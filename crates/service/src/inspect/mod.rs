@@ -9,6 +9,7 @@ pub(super) mod check;
 pub(super) mod doctor;
 pub(super) mod events;
 pub(super) mod history;
+pub(super) mod logins;
 pub(super) mod openapi;
 pub(super) mod pending;
 pub(super) mod policy;
@@ -29,6 +30,7 @@ pub(super) fn routes() -> Router<HttpService> {
     Router::new()
         .route("/v1/backends", get(backends::list))
         .route("/v1/backends/{name}/restart", post(backends::restart))
+        .route("/v1/backends/{name}/login", post(logins::begin).get(logins::status))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{backend}/{tool}", get(tools::describe))
         .route("/v1/check", post(check::check))

@@ -7,6 +7,7 @@ use super::backends::BackendsReply;
 use super::check::{CheckReply, CheckRequest};
 use super::doctor::DoctorReply;
 use super::history::{HistoryReply, HistoryRunReply, MAX_NUMBER, MAX_RUNS};
+use super::logins::{LoginReply, LoginRequest, LoginStatusReply};
 use super::pending::{self, PendingRunsReply};
 use super::policy::PolicyReply;
 use super::record::{ForkReply, ForkRequest, ReplayReply};
@@ -33,6 +34,24 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
     let restart = operation(schemas, "restartBackend", "Restarts a backend.", (202, ok), &[KEYED, &[404]])
         .with("parameters", json!([parameter("name")]));
     add("/v1/backends/{name}/restart", json!({"post": restart.keyed(key)}));
+
+    let ok = schemas.writes::<LoginReply>("What to open in a browser on the machine of the service.");
+    let body = schemas.reads::<LoginRequest>();
+    let login = operation(
+        schemas,
+        "logIn",
+        "Begins a login at a backend.",
+        (201, ok),
+        &[READS_A_BODY, KEYED, &[403, 404, 503]],
+    )
+    .also(200, schemas.writes::<LoginReply>("There is a login already."))
+    .with("requestBody", body)
+    .with("parameters", json!([parameter("name")]));
+    let ok = schemas.writes::<LoginStatusReply>("How the login at the backend stands.");
+    let summary = "Says how the login at a backend stands.";
+    let status = operation(schemas, "loginStatus", summary, (200, ok), &[KEYED, &[400, 403, 404, 503]])
+        .with("parameters", json!([parameter("name")]));
+    add("/v1/backends/{name}/login", json!({"post": login.keyed(key), "get": status.keyed(key)}));
 
     let ok = schemas.writes::<ToolsReply>("Tools that the caller may use.");
     let tools = operation(schemas, "tools", "Searches or lists tools.", (200, ok), &[KEYED, &[503]]).with(
@@ -140,7 +159,7 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
     let sign_in = {
         let ok = schemas.writes::<SignedInReply>("Signed in; the session's cookie is in `Set-Cookie`.");
         let body = schemas.reads::<SignInRequest>();
-        operation(schemas, "signIn", "Signs a browser in to the page.", (200, ok), &[READS_A_BODY, &[401]])
+        operation(schemas, "signIn", "Signs a browser in to the page.", (200, ok), &[READS_A_BODY, &[401, 403]])
             .with("requestBody", body)
     };
     let sign_out = {

@@ -5,7 +5,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolgate_gateway::run::durable::{PendingView, WaitingRun, WaitingRuns};
+use toolgate_run::durable::{PendingView, WaitingRun, WaitingRuns};
 
 use super::query::Query;
 use crate::durable::cursor;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use toolgate_gateway::run::durable::RunStatus;
+use toolgate_run::durable::RunStatus;
 
 use crate::body::Received;
 use crate::durable::checked;

@@ -7,8 +7,8 @@ use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolgate_gateway::approvals::{RememberError, RememberedRule};
-use toolgate_gateway::bridge::{Bridge, QuestionedCall, caller_in_rules, standing_applies, standing_words};
+use toolgate_bridge::approvals::{RememberError, RememberedRule};
+use toolgate_bridge::{Bridge, QuestionedCall, caller_in_rules, standing_applies, standing_words};
 use toolgate_wire::{CallerScope, Profile};
 
 use crate::body::Received;

@@ -5,14 +5,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
-use toolgate_gateway::run::{EndedRun, RunListener};
+use toolgate_journal::unix_ms;
+use toolgate_run::{EndedRun, RunListener};
 use toolgate_wire::{CallState, CallerScope, Target};
 
 /// Runs that have a line.
@@ -193,7 +193,7 @@ impl RunLog {
 
     /// The counts of a caller's last hour, oldest first; minutes without a run are not there.
     pub(super) fn minutes(&self, caller: &str) -> Vec<Minute> {
-        let oldest = minute_of(now_ms()).saturating_sub(60 * MAX_MINUTES as u64);
+        let oldest = minute_of(unix_ms()).saturating_sub(60 * MAX_MINUTES as u64);
         let state = self.state.lock();
         let all = state.minutes.get(caller).into_iter().flatten();
         all.filter(|minute| minute.at > oldest).copied().collect()
@@ -223,7 +223,7 @@ impl RunListener for RunLog {
         let line = RunLine {
             number: 0,
             execution_id: run.report.id.clone(),
-            at: now_ms(),
+            at: unix_ms(),
             door: run.door.name(),
             path: run.report.route.name(),
             outcome: report.failure().map_or("ok", |failure| failure.code.name()),
@@ -343,16 +343,11 @@ fn minute_of(ms: u64) -> u64 {
     ms / 60_000 * 60
 }
 
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
-    use toolgate_gateway::run::{Door, Route, RunReport, Transfer};
+    use toolgate_run::{Door, Route, RunReport, Transfer};
     use toolgate_wire::{Access, CallRecord, Outcome, Report};
 
     fn end(log: &RunLog, caller: &CallerScope, id: &str, value: &str, backend: Option<&str>) {

@@ -17,7 +17,7 @@ use crate::{Caller, HttpService};
 pub(crate) struct StatsReply {
     /// Seconds since the start of the service.
     uptime_seconds: u64,
-    /// Runs of all callers.
+    /// Runs of this caller; of all callers where it has no key.
     runs: u64,
     /// Those that failed.
     runs_failed: u64,

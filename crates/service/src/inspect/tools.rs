@@ -1,14 +1,18 @@
 //! `GET /v1/tools`: the tools of a caller, searched as a model searches them, or all of them page by page.
 //! `GET /v1/tools/{backend}/{tool}`: everything about one.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use toolgate_catalog::ToolRef;
 use toolgate_catalog::search::{one_line, ready_call};
-use toolgate_catalog::{ToolRef, types};
+use toolgate_catalog::types::learned::{LearnedTypes, known_signature};
+use toolgate_catalog::types::{self, BREAKS_ITS_SCHEMA};
 
 use super::query::Query;
 use crate::refusal::{Refusal, Shown};
@@ -43,7 +47,7 @@ pub(crate) struct ToolLine {
     spelling: String,
     /// Its description on one line.
     description: String,
-    /// Its TypeScript signature.
+    /// Its TypeScript signature, with what was learned of its results where its server declares nothing.
     signature: String,
     /// A call with placeholder arguments.
     call: String,
@@ -63,18 +67,25 @@ pub(crate) struct ToolReply {
     input_schema: Value,
     /// JSON Schema of its result, if its server declares one.
     output_schema: Option<Value>,
-    /// Its TypeScript declaration.
+    /// Its TypeScript declaration, with what was learned of its results where its server declares nothing.
     types: String,
+    /// What was noticed about its results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+fn learned_types(service: &HttpService) -> Arc<LearnedTypes> {
+    service.runner().learned().map(|learned| learned.types()).unwrap_or_default()
 }
 
 impl ToolLine {
-    fn of(tool: ToolRef<'_>) -> Self {
+    fn of(tool: ToolRef<'_>, learned: &LearnedTypes) -> Self {
         ToolLine {
             backend: tool.backend.name().to_owned(),
             tool: tool.tool().name.clone(),
             spelling: tool.spelling(),
             description: one_line(tool.tool().description().unwrap_or_default()),
-            signature: types::signature(tool),
+            signature: known_signature(tool, learned),
             call: ready_call(tool),
         }
     }
@@ -91,12 +102,14 @@ pub(crate) async fn list(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let scope = caller.scope();
     let catalog = service.runner().bridge().catalog();
+    let learned = learned_types(&service);
+    let line = |tool: ToolRef<'_>| ToolLine::of(tool, &learned);
     let permits = |tool: ToolRef<'_>| scope.permits_tool(tool.backend.name(), &tool.tool().name);
     let total = catalog.tools().filter(|tool| permits(*tool)).count();
     let reply = match query.text("query") {
         Some(task) => {
             let hits = catalog.search_where(task, limit, permits);
-            let tools = hits.iter().filter_map(|hit| catalog.tool(&hit.backend, &hit.tool)).map(ToolLine::of).collect();
+            let tools = hits.iter().filter_map(|hit| catalog.tool(&hit.backend, &hit.tool)).map(line).collect();
             ToolsReply { tools, total, next: None }
         }
         None => {
@@ -104,7 +117,7 @@ pub(crate) async fn list(
             let is_after =
                 |tool: &ToolRef<'_>| after.is_none_or(|after| (tool.backend.name(), tool.tool().name.as_str()) > after);
             let mut rest = catalog.tools().filter(|tool| permits(*tool)).filter(is_after);
-            let tools: Vec<ToolLine> = rest.by_ref().take(limit).map(ToolLine::of).collect();
+            let tools: Vec<ToolLine> = rest.by_ref().take(limit).map(line).collect();
             let next =
                 tools.last().filter(|_| rest.next().is_some()).map(|last| format!("{}/{}", last.backend, last.tool));
             ToolsReply { tools, total, next }
@@ -129,13 +142,16 @@ pub(crate) async fn describe(
     let no_such = || Refusal::NoSuch(format!("no such tool: {}.{}", Shown::new(&backend), Shown::new(&tool)));
     let found = catalog.tool(&backend, &tool).filter(permits).ok_or_else(no_such)?;
     let raw = found.tool();
+    let learned = learned_types(&service);
+    let is_broken = service.runner().learned().is_some_and(|it| it.breaks_its_schema(found.backend.name(), &raw.name));
     let reply = ToolReply {
-        line: ToolLine::of(found),
+        line: ToolLine::of(found, &learned),
+        note: is_broken.then_some(BREAKS_ITS_SCHEMA),
         full_description: raw.description().unwrap_or_default().to_owned(),
         annotations: raw.raw().get("annotations").cloned().unwrap_or_default(),
         input_schema: raw.input_schema().clone(),
         output_schema: raw.output_schema().cloned(),
-        types: types::tool_declaration(found),
+        types: types::tool_declaration_with(found, &learned),
     };
     answer(service.budget(), &reply)
 }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use toolgate_gateway::run::durable::{DecisionKind, PendingView, RunStatus};
+use toolgate_run::durable::{DecisionKind, PendingView, RunStatus};
 
 use super::{EngineName, RunProfile, RunReply, Whole};
 

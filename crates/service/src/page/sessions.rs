@@ -32,6 +32,12 @@ const MAX_LINKS_PER_CALLER: usize = 8;
 /// Links of all callers.
 const MAX_LINKS: usize = 512;
 
+/// What a token of an issuer gets instead of a session or a link.
+const TOKEN_SIGN_IN: Refusal = Refusal::NotPermitted(
+    "a token of an issuer signs no browser in, since a session would outlive it: sign in with a key of the \
+     configuration, or run `toolgate ui` on the machine of the service",
+);
+
 /// The sessions and links of one service.
 #[derive(Default)]
 pub(crate) struct PageSessions(Mutex<State>);
@@ -63,18 +69,25 @@ struct Owner {
 }
 
 impl Owner {
-    fn of(caller: &Caller) -> Self {
+    fn local() -> Self {
+        Owner { name: String::new(), key: None }
+    }
+
+    /// # Errors
+    /// If the caller came with a token of an issuer: a session would outlive it.
+    fn of(caller: &Caller) -> Result<Self, Refusal> {
         match caller {
-            Caller::Local => Owner { name: String::new(), key: None },
-            Caller::Key(key) => Owner { name: key.name.clone(), key: Some(key.hash.digest().as_slice().to_owned()) },
-            // No key has an empty hash: a token opens no session that would outlive it.
-            Caller::Token(token) => Owner { name: token.name.clone(), key: Some(Vec::new()) },
+            Caller::Local => Ok(Owner::local()),
+            Caller::Key(key) => {
+                Ok(Owner { name: key.name.clone(), key: Some(key.hash.digest().as_slice().to_owned()) })
+            }
+            Caller::Token(_) => Err(TOKEN_SIGN_IN),
         }
     }
 
     /// The caller as the rules have it now; none if its key is gone or another one.
     fn now(&self, rules: &AdmissionRules) -> Option<Caller> {
-        rules.keys.named(&self.name).filter(|caller| Owner::of(caller) == *self)
+        rules.keys.named(&self.name).filter(|caller| Owner::of(caller).as_ref() == Ok(self))
     }
 }
 
@@ -86,12 +99,16 @@ pub(super) struct NewSession {
 
 impl PageSessions {
     /// Begins a session for a caller.
-    pub(super) fn begin(&self, caller: &Caller, now: Instant) -> Result<NewSession, SessionStoreError> {
+    ///
+    /// # Errors
+    /// If the caller came with a token of an issuer, or the system provides no random numbers.
+    pub(super) fn begin(&self, caller: &Caller, now: Instant) -> Result<NewSession, Refusal> {
+        let owner = Owner::of(caller)?;
         let new = NewSession { cookie: Token::random()?, csrf: Token::random()? };
         let session = PageSession {
             cookie: TokenHash::of(new.cookie.reveal()),
             csrf: TokenHash::of(new.csrf.reveal()),
-            owner: Owner::of(caller),
+            owner,
             expires: now + SESSION_TIME,
         };
         let sessions = &mut self.0.lock().sessions;
@@ -101,10 +118,19 @@ impl PageSessions {
         Ok(new)
     }
 
-    /// A link that begins one session for a caller.
-    pub(super) fn link(&self, caller: &Caller, now: Instant) -> Result<Token, SessionStoreError> {
+    /// A link that begins one session for a caller; fails as [`begin`](Self::begin) does.
+    pub(super) fn link(&self, caller: &Caller, now: Instant) -> Result<Token, Refusal> {
+        Ok(self.link_of(Owner::of(caller)?, now)?)
+    }
+
+    /// A link for the user of this machine.
+    pub(super) fn local_link(&self, now: Instant) -> Result<Token, SessionStoreError> {
+        self.link_of(Owner::local(), now)
+    }
+
+    fn link_of(&self, owner: Owner, now: Instant) -> Result<Token, SessionStoreError> {
         let token = Token::random()?;
-        let link = Link { token: TokenHash::of(token.reveal()), owner: Owner::of(caller), expires: now + LINK_TIME };
+        let link = Link { token: TokenHash::of(token.reveal()), owner, expires: now + LINK_TIME };
         let links = &mut self.0.lock().links;
         links.retain(|link| link.expires > now);
         make_room(links, MAX_LINKS_PER_CALLER, MAX_LINKS, |known| known.owner.name == link.owner.name);

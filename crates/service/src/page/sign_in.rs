@@ -151,7 +151,7 @@ impl HttpService {
     /// # Errors
     /// If the system provides no random numbers.
     pub fn page_link(&self, base: &str) -> Result<String, crate::rpc_sessions::SessionStoreError> {
-        let token = self.page_sessions().link(&Caller::Local, Instant::now())?;
+        let token = self.page_sessions().local_link(Instant::now())?;
         Ok(format!("{base}#link={}", token.reveal()))
     }
 }

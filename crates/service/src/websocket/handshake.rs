@@ -17,11 +17,13 @@ use crate::refusal::Refusal;
 use crate::run::{Output, context, named};
 use crate::{Caller, HttpService};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
-use toolgate_gateway::run::{Door, RunRequest};
+use toolgate_run::{Door, Durability, RunRequest};
 
 /// The most bytes of signatures; each is compiled, which costs more than its bytes.
 const MAX_SIGNATURES: usize = 256 * 1024;
 const MAX_FUNCTIONS: usize = 256;
+/// The most bytes of compiled signatures.
+const MAX_COMPILED: u64 = 16 << 20;
 
 /// The first message.
 #[derive(Debug, Deserialize)]
@@ -106,6 +108,7 @@ impl Handshake {
             engine: self.engine.map(|interpreter| interpreter.0),
             observer: Some(remote_functions.clone()),
             door: Door::WebSocket,
+            durable: Durability::WhenAsked,
             ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
         };
         Ok(Admitted { request, output, remote_functions, outgoing })
@@ -123,7 +126,19 @@ fn caller_functions(specs: Option<&RawValue>, remote_functions: &Arc<RemoteFunct
     if specs.len() > MAX_FUNCTIONS {
         return too_much(format!("at most {MAX_FUNCTIONS} functions"));
     }
-    specs.into_iter().map(|(name, spec)| function(&name, spec, remote_functions)).collect()
+    let mut functions = Vec::with_capacity(specs.len());
+    let mut compiled = 0;
+    for (name, spec) in specs {
+        let function = function(&name, spec, remote_functions)?;
+        compiled += function.schema_bytes();
+        if compiled > MAX_COMPILED {
+            return too_much(
+                "the schemas take too much memory: use simpler ones, with shorter regular expressions".into(),
+            );
+        }
+        functions.push(function);
+    }
+    Ok(functions.into_iter().collect())
 }
 
 fn function(name: &str, spec: Value, remote_functions: &Arc<RemoteFunctions>) -> Result<HostFunction, Refusal> {
@@ -133,9 +148,9 @@ fn function(name: &str, spec: Value, remote_functions: &Arc<RemoteFunctions>) ->
     let builder = HostFunction::builder(name).foreign().describe(spec.description).returns(spec.result);
     let builder = params(spec.params, &pointer)?.into_iter().fold(builder, |builder, param| builder.param(param));
     let (remote_functions, name) = (remote_functions.clone(), name.to_owned());
-    let built = builder.handle(move |_, args| {
+    let built = builder.handle_counted(move |context, args| {
         let (remote_functions, name) = (remote_functions.clone(), name.clone());
-        async move { remote_functions.call(&name, args).await }
+        async move { remote_functions.call(&name, args, context.budget).await }
     });
     built.map_err(|error| Refusal::field(pointer, error.to_string()))
 }

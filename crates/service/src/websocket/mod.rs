@@ -7,8 +7,10 @@
 //! ```
 //! The service then sends `{"log": "…", "stream": "stdout"}` for each line as it is printed, and `{"call": 1, "fn": "addNumbers",
 //! "args": [1, 2]}` for each call, which the caller answers with `{"call": 1, "result": 3}` or `{"call": 1, "error": "…"}`, in any
-//! order. The last message is `{"report": {…}}`, the reply of `/v1/run`, or `{"error": {…}}` if there was no run. Closing
-//! the WebSocket aborts the run at once. A WebSocket carries one run.
+//! order. Where calls wait for a person it sends `{"paused": {"runId": "…", "pending": […]}}`, and goes on once they are decided, such as
+//! by `POST /v1/runs/{runId}/decisions`. The last message is `{"report": {…}}`, the reply of `/v1/run`, or `{"error": {…}}` if there
+//! was no run. Closing the WebSocket aborts the run at once; after its first pause the run goes on by itself instead. A WebSocket carries
+//! one run.
 //!
 //! # Layout
 //! - `handshake`: the first message

@@ -7,29 +7,34 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use toolgate_engine::Observer;
 use toolgate_engine::host::Target;
+use toolgate_wire::ByteBudget;
 use toolgate_wire::frame::Stream;
 
 use crate::body;
 use crate::refusal::Refusal;
-use toolgate_functions::{ErrorCode, FailedEffect, FunctionError};
+use toolgate_functions::{ErrorCode, FailedEffect, FunctionAnswer, FunctionError, counted_bytes, is_json};
+use toolgate_run::PausedRun;
 
 /// The most bytes of one call with its arguments, and of one reply.
 const MAX_CALL_BYTES: usize = 1024 * 1024;
+/// The most bytes of an error that is passed on.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// A message to the caller.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A log line or a call.
+    /// A log line, a call, or a pause.
     Text(String),
     /// The last message.
     Last(String),
 }
 
-type Answer = Result<Value, FunctionError>;
+type Answer = Result<FunctionAnswer, FunctionError>;
 
 /// The pending calls, and the queue of outgoing messages. The queue has no bound of its own: its content is bounded by the
 /// run's limits on log lines, log bytes and concurrent calls.
@@ -41,20 +46,26 @@ pub(super) struct RemoteFunctions {
 #[derive(Default)]
 struct Waiting {
     last: u64,
-    calls: HashMap<u64, oneshot::Sender<Answer>>,
+    calls: HashMap<u64, Caller>,
     /// Whether no more replies can be read.
     unreadable: bool,
 }
 
-/// The caller's reply to a call.
+/// Where the answer of a call goes, and what counts it.
+struct Caller {
+    answered: oneshot::Sender<Answer>,
+    budget: ByteBudget,
+}
+
+/// The caller's reply to a call. Its result stays text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reply {
     call: u64,
     #[serde(default)]
-    result: Option<Value>,
+    result: Option<Box<RawValue>>,
     #[serde(default)]
-    error: Option<Value>,
+    error: Option<Box<RawValue>>,
 }
 
 /// Which call a reply belongs to; the rest of it is not read.
@@ -69,6 +80,12 @@ impl RemoteFunctions {
         (Arc::new(RemoteFunctions { waiting: Mutex::default(), out }), outgoing)
     }
 
+    /// Queues a message that the run waits for decisions.
+    pub(super) fn paused(&self, paused: &PausedRun) {
+        // Fails if the caller has disconnected; the run waits all the same.
+        let _ = self.out.send(Outgoing::Text(json!({ "paused": paused }).to_string()));
+    }
+
     /// Queues the last message.
     pub(super) fn finish(&self, message: String) {
         // A closed queue means that the caller has disconnected.
@@ -76,7 +93,7 @@ impl RemoteFunctions {
     }
 
     /// Sends a call and waits for its reply; the run's limits end the wait.
-    pub(super) async fn call(self: &Arc<Self>, name: &str, args: Vec<Value>) -> Answer {
+    pub(super) async fn call(self: &Arc<Self>, name: &str, args: Vec<Value>, budget: ByteBudget) -> Answer {
         let (answered, answer) = oneshot::channel();
         let call = {
             let mut waiting = self.waiting.lock();
@@ -86,7 +103,7 @@ impl RemoteFunctions {
             }
             waiting.last += 1;
             let call = waiting.last;
-            waiting.calls.insert(call, answered);
+            waiting.calls.insert(call, Caller { answered, budget });
             call
         };
         let _pending = PendingCall { remote_functions: self, call };
@@ -105,15 +122,15 @@ impl RemoteFunctions {
     pub(super) fn handle_reply(&self, text: &str) -> Result<(), Refusal> {
         if text.len() > MAX_CALL_BYTES {
             let ReplyHead { call } = body::parse(text.as_bytes())?;
-            return self.settle(call, Err(too_large()));
+            return self.settle(call, |_| Err(too_large()));
         }
         let Reply { call, result, error } = body::parse(text.as_bytes())?;
-        let answer = match (result, error) {
-            (Some(_), Some(_)) => return Err(Refusal::field("/error", "a reply has a result or an error, not both")),
-            (_, Some(error)) => Err(failure(error)),
-            (result, None) => Ok(result.unwrap_or_default()),
-        };
-        self.settle(call, answer)
+        match (result, error) {
+            (Some(_), Some(_)) => Err(Refusal::field("/error", "a reply has a result or an error, not both")),
+            (_, Some(error)) => self.settle(call, |_| Err(failure(&error))),
+            (Some(result), None) => self.settle(call, |budget| counted(&result, budget)),
+            (None, None) => self.settle(call, |_| Ok(Value::Null.into())),
+        }
     }
 
     /// Fails all pending calls after a message that the WebSocket cannot take, and refuses further ones: the rest of the
@@ -126,18 +143,21 @@ impl RemoteFunctions {
         };
         for caller in pending.into_values() {
             // Fails if the run has just ended.
-            let _ = caller.send(Err(too_large()));
+            let _ = caller.answered.send(Err(too_large()));
         }
     }
 
-    fn settle(&self, call: u64, answer: Answer) -> Result<(), Refusal> {
-        let mut waiting = self.waiting.lock();
-        if call == 0 || call > waiting.last {
-            return Err(Refusal::field("/call", format!("no such call: {call}")));
-        }
-        if let Some(caller) = waiting.calls.remove(&call) {
+    fn settle(&self, call: u64, answer: impl FnOnce(&ByteBudget) -> Answer) -> Result<(), Refusal> {
+        let caller = {
+            let mut waiting = self.waiting.lock();
+            if call == 0 || call > waiting.last {
+                return Err(Refusal::field("/call", format!("no such call: {call}")));
+            }
+            waiting.calls.remove(&call)
+        };
+        if let Some(Caller { answered, budget }) = caller {
             // Fails if the run has just ended.
-            let _ = caller.send(answer);
+            let _ = answered.send(answer(&budget));
         }
         Ok(())
     }
@@ -147,8 +167,26 @@ fn too_large() -> FunctionError {
     FunctionError::new(ErrorCode::TooLarge, format!("the reply is larger than {MAX_CALL_BYTES} bytes"))
 }
 
+/// The result of a reply, counted until the program has it.
+fn counted(result: &RawValue, budget: &ByteBudget) -> Answer {
+    if !is_json(result.get(), 0) {
+        return Err(FunctionError::new(ErrorCode::TooLarge, "the reply is nested too deep"));
+    }
+    let permit = budget.try_reserve(counted_bytes(result.get().len()));
+    let permit =
+        permit.map_err(|refused| FunctionError::new(ErrorCode::OverBudget, format!("the reply: {refused}")))?;
+    Ok(FunctionAnswer::of_text(result.get().to_owned(), permit))
+}
+
 /// The error of a reply: a text, or `{code?, message, data?}`. The program sees the code as that of its error.
-fn failure(error: Value) -> FunctionError {
+fn failure(error: &RawValue) -> FunctionError {
+    let size = error.get().len();
+    if size > MAX_ERROR_BYTES {
+        return FunctionError::failed(format!(
+            "the function failed with an error of {size} bytes, which is not passed on"
+        ));
+    }
+    let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
     match &error {
         Value::String(message) => FunctionError::failed(message.clone()),
         Value::Object(fields) => {
@@ -183,4 +221,48 @@ impl Observer for RemoteFunctions {
     }
 
     fn call_began(&self, _: &Target) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How calls end whose replies are these, while the answers before are kept.
+    async fn ends(budget: &ByteBudget, replies: &[String]) -> Vec<String> {
+        let (functions, _outgoing) = RemoteFunctions::new();
+        let (mut kept, mut ends) = (Vec::new(), Vec::new());
+        for (reply, number) in replies.iter().zip(1..) {
+            let answer = functions.call("f", Vec::new(), budget.clone());
+            let settled =
+                async { functions.handle_reply(&format!(r#"{{"call":{number},{reply}}}"#)).expect("a reply") };
+            let (answer, ()) = tokio::join!(answer, settled);
+            ends.push(match answer {
+                Ok(answer) => {
+                    let (text, permit) = answer.into_text();
+                    kept.push(permit);
+                    text.len().to_string()
+                }
+                Err(error) => error.code_text().to_owned(),
+            });
+        }
+        ends
+    }
+
+    #[tokio::test]
+    async fn replies_count_in_the_bytes_of_their_run() {
+        let budget = ByteBudget::new("this run", 200_000);
+        let long = || format!(r#""result":"{}""#, "x".repeat(99_998));
+        let small = r#""result":[1]"#.to_owned();
+        let found = ends(&budget, &[long(), small, long(), long(), r#""result":null"#.to_owned()]).await;
+        assert_eq!(found, ["100000", "3", "100000", "OVER_BUDGET", "4"]);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_no_program_can_take_fails_its_call() {
+        let deep = format!(r#""result":{}1{}"#, "[".repeat(5_000), "]".repeat(5_000));
+        let error = format!(r#""error":{{"code":"E1","message":"{}"}}"#, "x".repeat(100_000));
+        let coded = r#""error":{"code":"E2","message":"no"}"#.to_owned();
+        assert_eq!(ends(&ByteBudget::unlimited(), &[deep, error, coded]).await, ["TOO_LARGE", "FAILED", "E2"]);
+    }
 }

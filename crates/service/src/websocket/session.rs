@@ -1,23 +1,32 @@
 //! Reads from and writes to a WebSocket while its program runs.
 //!
-//! A disconnect, silence or an invalid message aborts the run. A reply that is too large fails its call.
+//! A disconnect, silence or an invalid message aborts the run. A reply that is too large fails its call. A run that waits for a person
+//! is followed to its end; after its first pause it no longer depends on the WebSocket.
 
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use serde_json::json;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_tungstenite::tungstenite;
+use tokio_util::sync::CancellationToken;
+use toolgate_run::durable::{PendingView, RunStatus, RunView};
+use toolgate_run::{PausedRun, RunReport, RunRequest};
 
 use super::handshake::Admitted;
 use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::HttpService;
 use crate::refusal::Refusal;
+use crate::run::Output;
 
 /// How long the caller may take to close the WebSocket after the last message.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the store is asked about a run that waits, whose end this process may not see.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why reading stopped.
 enum Stopped {
@@ -30,28 +39,36 @@ enum Stopped {
 /// Runs the program, and aborts it if the caller disconnects.
 pub(super) async fn run(service: &HttpService, websocket: WebSocket, run: Admitted) {
     let Admitted { request, output, remote_functions, outgoing } = run;
+    // A run that is kept goes on when it is dropped.
+    let withdrawn = CancellationToken::new();
+    let request = RunRequest { withdrawn: Some(withdrawn.clone()), ..request };
     let silence = service.limits().silence;
     let (sink, stream) = websocket.split();
     let mut writing = std::pin::pin!(write(sink, outgoing, silence / 3));
     let mut reading = std::pin::pin!(read(stream, &remote_functions, silence));
-    // Dropping the run kills its worker, so every early return aborts it.
+    // Dropping the run kills its worker, and withdrawing it ends one that is kept, so every early return aborts it.
     {
-        let mut running = std::pin::pin!(service.perform(request, output));
-        let last = tokio::select! {
-            ended = &mut running => match ended {
-                Ok(reply) => json!({ "report": reply }),
-                Err(refusal) => json!(refusal.to_reply()),
-            },
-            stopped = &mut reading => match stopped {
-                Stopped::Gone => return,
-                Stopped::Invalid(refusal) => {
+        let mut running = std::pin::pin!(to_its_end(service, request, output, &remote_functions));
+        let ended = tokio::select! {
+            ended = &mut running => Some(ended),
+            stopped = &mut reading => {
+                withdrawn.cancel();
+                if let Stopped::Invalid(refusal) = stopped {
                     remote_functions.finish(json!(refusal.to_reply()).to_string());
                     // Send the error; nothing more is read.
-                    let _ = tokio::time::timeout(CLOSE_TIMEOUT, writing).await;
-                    return;
+                    let _ = tokio::time::timeout(CLOSE_TIMEOUT, &mut writing).await;
                 }
-            },
-            _ = &mut writing => return,
+                None
+            }
+            _ = &mut writing => {
+                withdrawn.cancel();
+                None
+            }
+        };
+        let last = match ended {
+            Some(Ok(last)) => last,
+            Some(Err(refusal)) => json!(refusal.to_reply()),
+            None => return,
         };
         remote_functions.finish(last.to_string());
     }
@@ -61,6 +78,94 @@ pub(super) async fn run(service: &HttpService, websocket: WebSocket, run: Admitt
     }
     // The close frame is sent; the caller's close frame ends the reading.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, reading).await;
+}
+
+/// Runs the program to its end, and tells the caller whenever the run waits for a person. Gives the last message.
+async fn to_its_end(
+    service: &HttpService,
+    request: RunRequest,
+    output: Output,
+    remote_functions: &RemoteFunctions,
+) -> Result<Value, Refusal> {
+    let (caller, engine) = (request.caller.clone(), request.engine);
+    let mut run = service.run(request).await;
+    let mut told = HashSet::new();
+    while let Some(paused) = run.paused.clone() {
+        if !paused.pending.is_empty() {
+            remote_functions.paused(&paused);
+            told.extend(paused.pending.iter().map(question_key));
+        }
+        let next = tokio::select! {
+            next = after_pause(service, &paused.run_id, &caller.name, &told) => next?,
+            // The run waits in its store, for another process.
+            () = service.shutdown().begin.cancelled() => break,
+        };
+        match next {
+            Next::Report(report) => run = *report,
+            Next::Stored(report) => return Ok(json!({ "report": kept_reply(&paused.run_id, &report) })),
+            Next::Unreadable => return Err(Refusal::NoSuchResult(unreadable(&paused.run_id))),
+        }
+    }
+    Ok(json!({ "report": service.reply(run, &caller, engine, &output)? }))
+}
+
+/// What becomes of a run that waited.
+enum Next {
+    /// It has ended here, or waits again.
+    Report(Box<RunReport>),
+    /// It has ended elsewhere, or between two looks.
+    Stored(Box<RawValue>),
+    /// The same, and the store has no report of it.
+    Unreadable,
+}
+
+/// A report that another process kept, with the fields of a reply that are not kept: the run's id, its path and `result`.
+fn kept_reply(run: &str, report: &RawValue) -> BTreeMap<String, Box<RawValue>> {
+    let mut reply: BTreeMap<String, Box<RawValue>> = serde_json::from_str(report.get()).unwrap_or_default();
+    let text = |text: &str| serde_json::value::to_raw_value(text).ok();
+    let added = [("executionId", text(run)), ("path", text("script")), ("result", reply.get("value").cloned())];
+    for (name, value) in added {
+        if let Some(value) = value {
+            reply.entry(name.to_owned()).or_insert(value);
+        }
+    }
+    reply
+}
+
+fn unreadable(run: &str) -> String {
+    format!("the run {run} has ended, and its report cannot be read")
+}
+
+/// Names a question: a server may ask several times about one call.
+type QuestionKey = (u32, u64);
+
+fn question_key(question: &PendingView) -> QuestionKey {
+    (question.call_id, question.asked_at)
+}
+
+/// Waits until a run has ended, or waits for something else than the questions that the caller has been told.
+async fn after_pause(
+    service: &HttpService,
+    run: &str,
+    caller: &str,
+    told: &HashSet<QuestionKey>,
+) -> Result<Next, Refusal> {
+    let runs = service.runs().await?;
+    loop {
+        if let Some(report) = runs.next_end(run, LOOK_INTERVAL).await {
+            return Ok(Next::Report(Box::new(report)));
+        }
+        let RunView { summary, report, pending } = runs.view(run, Some(caller)).await?;
+        match summary.status {
+            RunStatus::Done => return Ok(report.map_or(Next::Unreadable, Next::Stored)),
+            // Another process has paused it, or this one between two looks.
+            RunStatus::Paused if pending.iter().any(|question| !told.contains(&question_key(question))) => {
+                let paused = PausedRun { run_id: run.to_owned(), pending };
+                return Ok(Next::Report(Box::new(RunReport::waiting(paused))));
+            }
+            RunStatus::Paused | RunStatus::Running => {}
+        }
+    }
 }
 
 /// Sends queued messages in order, and pings at an interval; ends after the last message, or when the caller has

@@ -44,6 +44,10 @@ async fn with_keys_a_request_without_a_key_is_refused() {
     let server = start(with_keys()).await;
     let bare = run(&server, "return 1").send().await;
     assert_eq!((bare.refusal().as_str(), bare.header("www-authenticate")), ("401 UNAUTHORIZED", Some("Bearer")));
+    let told = bare.json()["error"]["message"].as_str().expect("the message is text").to_owned();
+    assert!(told.contains("send the header `authorization: Bearer KEY`"), "{told}");
+    let guess = run(&server, "return 1").bearer("guess").send().await;
+    assert_eq!(guess.json(), bare.json(), "the reason is not told");
     for wrong in ["", "all", "all-key ", "all-key2", "ALL-KEY"] {
         let answer = run(&server, "return 1").bearer(wrong).send().await;
         // Spaces around a key are not part of it.

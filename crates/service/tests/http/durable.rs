@@ -2,6 +2,8 @@
 
 use crate::harness::{Case, cases};
 use crate::support::{Answer, Server, Setup, hold, http, key, start};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_call_in_json_is_no_durable_run,
         bad_requests_for_runs_are_refused,
         a_caller_has_a_bounded_number_of_open_runs,
+        the_open_runs_of_a_caller_take_a_bounded_number_of_bytes,
+        a_program_that_is_too_long_is_refused_before_it_is_kept,
         a_run_pauses_once_for_all_calls_that_wait,
         a_denied_call_fails_and_an_edited_one_is_sent_as_edited,
         a_person_stops_a_run,
@@ -30,6 +34,9 @@ pub(crate) fn cases() -> Vec<Case> {
         events_tell_what_happens_and_can_be_read_again,
         the_end_is_told_to_a_signed_webhook,
         a_run_that_waits_is_told_to_a_signed_webhook,
+        a_run_without_a_webhook_that_waits_is_told_to_that_of_the_configuration,
+        the_receiver_of_a_webhook_decides_by_a_signed_answer,
+        a_call_in_json_that_a_rule_asks_about_waits_like_a_program,
         a_fork_keeps_the_first_answers_and_makes_the_rest,
     ]
 }
@@ -219,6 +226,34 @@ async fn a_caller_has_a_bounded_number_of_open_runs() {
     let ended = server.get(&format!("/v1/runs/{}?wait=0", begun[0])).await;
     assert_eq!(ended.status, 200);
     held.release.notify_waiters();
+}
+
+async fn the_open_runs_of_a_caller_take_a_bounded_number_of_bytes() {
+    let mut held = hold();
+    let functions = [held.function.clone()].into_iter().collect();
+    let server = start(Setup { functions, max_open_bytes: 1_800_000, ..Setup::default() }).await;
+    let context = json!({"text": "x".repeat(1 << 20)});
+    // Its record has the context, and the arguments of the call.
+    let code = "const text = context.text; return [await hold(text), await hold(text).catch(e => [e.code, e.message])]";
+    let first = server.begin(json!({"code": code, "context": context})).await;
+    held.began.recv().await.expect("called");
+    let refused = server.post("/v1/runs", json!({"code": "return 1", "context": context})).await;
+    assert_eq!(refused.refusal(), "429 UNAVAILABLE");
+    assert!(refused.body.contains("toolgate.runs.max_open_size"), "{refused:?}");
+    held.release.notify_one();
+    let ended = server.ended(&first).await;
+    let value = &ended["report"]["value"][1];
+    assert_eq!(value[0], "NOT_DURABLE", "{ended}");
+    assert!(value[1].as_str().is_some_and(|why| why.contains("toolgate.runs.max_open_size")), "{ended}");
+    // What has ended does not count.
+    server.begin(json!({"code": "return 1", "context": context})).await;
+}
+
+async fn a_program_that_is_too_long_is_refused_before_it_is_kept() {
+    let server = start(Setup::default()).await;
+    let refused = server.post("/v1/runs", json!({"code": format!("return 1 // {}", "x".repeat(300_000))})).await;
+    assert_eq!(refused.refusal(), "400 INVALID_INPUT /code");
+    assert_eq!(server.get("/v1/runs").await.json()["runs"], json!([]));
 }
 
 impl Server {
@@ -490,8 +525,13 @@ async fn events_tell_what_happens_and_can_be_read_again() {
     assert_eq!(server.get("/v1/runs/none/events").await.refusal(), "404 NOT_FOUND");
 }
 
-/// The head and the body of the next request.
+/// The head and the body of the next request, which is answered with nothing.
 async fn received(listener: &tokio::net::TcpListener) -> (String, Value) {
+    answered(listener, |_| "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n".to_owned()).await
+}
+
+/// The head and the body of the next request, which gets the answer to its head.
+async fn answered(listener: &tokio::net::TcpListener, answer: impl Fn(&str) -> String) -> (String, Value) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (mut stream, _) = listener.accept().await.expect("a request");
     let mut request = Vec::new();
@@ -508,8 +548,9 @@ async fn received(listener: &tokio::net::TcpListener) -> (String, Value) {
             length.is_some_and(|length: usize| body.len() >= length)
         };
         if let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(head, body)| is_whole(head, body)) {
-            stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await.expect("an answer");
-            return (head.to_lowercase(), serde_json::from_str(body).expect("JSON"));
+            let head = head.to_lowercase();
+            stream.write_all(answer(&head).as_bytes()).await.expect("an answer");
+            return (head, serde_json::from_str(body).expect("JSON"));
         }
     }
 }
@@ -529,6 +570,94 @@ async fn a_run_that_waits_is_told_to_a_signed_webhook() {
     assert_eq!((&told["runId"], &told["status"]), (&json!(run), &json!("done")), "{told}");
     let id = |head: &str| head.lines().find(|line| line.starts_with("webhook-id: ")).map(str::to_owned);
     assert_ne!(id(&head), id(&head_of_end), "each has an id of its own");
+}
+
+/// A rule asks about `shop.find`.
+fn asking() -> Setup {
+    let policy =
+        json!([{"tool": "shop.find", "when": "args.what != 'salt'", "do": "ask", "reason": "finds are approved"}]);
+    Setup { policy, ..Setup::default() }
+}
+
+/// Programs of agents and requests of `/v1/run` have no webhook of their own.
+async fn a_run_without_a_webhook_that_waits_is_told_to_that_of_the_configuration() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/waits", listener.local_addr().expect("an address"));
+    let server = start(Setup { webhook: Some(url), ..asking() }).await;
+    let answer = server.post("/v1/run", json!({"code": "return await shop.find({ what: 'tea' })"})).await.json();
+    let run = answer["paused"]["runId"].as_str().expect("a run").to_owned();
+    let (head, told) = received(&listener).await;
+    assert!(head.contains("webhook-signature: v1,"), "{head}");
+    assert_eq!((&told["runId"], &told["status"]), (&json!(run), &json!("paused")), "{told}");
+    assert_eq!(told["pending"][0]["arguments"], json!({"what": "tea"}), "{told}");
+    // Its end is not told: the run has no webhook.
+    let call = told["pending"][0]["callId"].clone();
+    assert_eq!(server.decide(&run, json!([{"callId": call, "decision": "approve"}])).await.status, 200);
+    assert_eq!(server.ended(&run).await["report"]["value"], json!({"found": "tea"}));
+    let next = server.post("/v1/run", json!({"code": "return await shop.find({ what: 'milk' })"})).await.json();
+    let (_, told) = received(&listener).await;
+    assert_eq!((&told["runId"], &told["status"]), (&next["paused"]["runId"], &json!("paused")), "{told}");
+}
+
+/// An answer with these decisions about the pause of a request with this head, signed with this secret.
+fn decided_by(secret: &str, head: &str, decisions: &Value) -> String {
+    let id = head.lines().find_map(|line| line.strip_prefix("webhook-id: ")).expect("an id");
+    let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    let body = json!({ "decisions": decisions }).to_string();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
+    let tag = BASE64_STANDARD.encode(ring::hmac::sign(&key, format!("{id}.{at}.{body}").as_bytes()));
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\nwebhook-timestamp: {at}\r\nwebhook-signature: v1,{tag}\r\n\r\n{body}"
+    )
+}
+
+async fn the_receiver_of_a_webhook_decides_by_a_signed_answer() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/waits", listener.local_addr().expect("an address"));
+    let setup = Setup { webhook: Some(url), ..asking() };
+    let server = start(setup).await;
+    let code = "return [await shop.find({ what: 'tea' }), await shop.find({ what: 'milk' })]";
+    let answer = server.post("/v1/run", json!({"code": code})).await.json();
+    let run = answer["paused"]["runId"].as_str().expect("a run").to_owned();
+    let call = answer["paused"]["pending"][0]["callId"].clone();
+    // A stranger has no secret of ours.
+    let approve = json!([{"callId": call, "decision": "approve"}]);
+    answered(&listener, |head| decided_by("guessed", head, &approve)).await;
+    let state = server.get(&format!("/v1/runs/{run}?wait=1")).await.json();
+    assert_eq!((&state["status"], &state["pending"][0]["callId"]), (&json!("paused"), &call), "{state}");
+    assert_eq!(server.decide(&run, approve).await.status, 200);
+    // The calls of a run are numbered in their order.
+    let edit =
+        json!([{"callId": call.as_u64().expect("a number") + 1, "decision": "edit", "arguments": {"what": "salt"}}]);
+    let (_, told) = answered(&listener, |head| decided_by("secret", head, &edit)).await;
+    assert_eq!(told["pending"][0]["callId"], edit[0]["callId"], "{told}");
+    let ended = server.ended(&run).await;
+    assert_eq!(ended["report"]["value"], json!([{"found": "tea"}, {"found": "salt"}]), "{ended}");
+}
+
+async fn a_call_in_json_that_a_rule_asks_about_waits_like_a_program() {
+    let server = start(asking()).await;
+    let json = |what: &str| json!({"tool": "shop.find", "arguments": {"what": what}}).to_string();
+    let free = server.post("/v1/run", json!({"code": json("salt")})).await.json();
+    assert_eq!((&free["value"], &free["path"]), (&json!({"found": "salt"}), &json!("direct")), "{free}");
+    let mut reports = Vec::new();
+    for code in [json("tea"), "return await shop.find({ what: 'tea' })".to_owned()] {
+        let waits = server.post("/v1/run", json!({"code": code})).await.json();
+        let (run, call) = (waits["paused"]["runId"].as_str().expect("a run"), &waits["paused"]["pending"][0]);
+        assert_eq!((&call["arguments"], &call["reason"]), (&json!({"what": "tea"}), &json!("finds are approved")));
+        let edit = json!([{"callId": call["callId"], "decision": "edit", "arguments": {"what": "coffee"}}]);
+        assert_eq!(server.decide(run, edit).await.status, 200);
+        let mut report = server.ended(run).await["report"].clone();
+        assert_eq!(report["value"], json!({"found": "coffee"}), "{report}");
+        report["calls"][0].as_object_mut().expect("a call").remove("ms");
+        reports.push(["ok", "value", "path", "calls", "logs", "safe_to_retry"].map(|field| report[field].clone()));
+    }
+    assert_eq!(reports[0], reports[1]);
+    // JavaScript cannot write this number, so no program can make the call.
+    let long = r#"{"tool": "shop.find", "arguments": {"what": "tea", "n": 9007199254740993}}"#;
+    let denied = server.post("/v1/run", json!({"code": long})).await.json();
+    assert_eq!(denied["calls"][0]["errorCode"], json!("DENIED"), "{denied}");
 }
 
 async fn the_end_is_told_to_a_signed_webhook() {

@@ -1,8 +1,11 @@
 //! The page's sign-in, and the routes that people look at: who sees what.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use toolgate_config::checked::Key;
+use toolgate_service::ServiceLimits;
 
 use crate::harness::{Case, cases};
 use crate::support::{Answer, Server, Setup, globs, http, key, start};
@@ -18,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         tools_are_those_of_the_caller,
         runs_are_those_of_the_caller,
         a_program_is_checked_without_a_run,
+        programs_are_checked_a_few_at_a_time,
         counts_rights_and_layers_are_told,
         events_tell_a_caller_of_its_runs,
         event_streams_are_bounded,
@@ -228,6 +232,17 @@ async fn read_until(stream: &mut tokio::net::TcpStream, wanted: &str) -> String 
         text.push_str(&String::from_utf8_lossy(&part[..read]));
     }
     text
+}
+
+async fn programs_are_checked_a_few_at_a_time() {
+    let code = || json!({"code": "const a = await shop.find({});\nreturn [a]"});
+    let one = ServiceLimits { checks: 1, ..ServiceLimits::default() };
+    let server = start(Setup { service: one, ..Setup::default() }).await;
+    let all = futures_util::future::join_all((0..20).map(|_| server.post("/v1/check", code()))).await;
+    assert!(all.iter().all(|reply| reply.json()["ok"] == true), "they wait for each other");
+    let none = ServiceLimits { checks: 0, check_wait: Duration::from_millis(10), ..ServiceLimits::default() };
+    let server = start(Setup { service: none, ..Setup::default() }).await;
+    assert_eq!(server.post("/v1/check", code()).await.refusal(), "429 UNAVAILABLE");
 }
 
 async fn events_tell_a_caller_of_its_runs() {

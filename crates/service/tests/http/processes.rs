@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use toolgate_gateway::backends::{Backend, BackendKind, BackendSpec};
+use toolgate_backends::{Backend, BackendKind, BackendSpec};
 use toolgate_service::rpc_sessions::{RedisStore, RpcSessions, SystemClock};
 
 const ROLE: &str = "TOOLGATE_TEST_ROLE";

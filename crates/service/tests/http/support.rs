@@ -1,6 +1,7 @@
 //! A server, and a client that shows everything it was answered.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,23 +11,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
+use toolgate_bridge::approvals::{AskedCall, Verdict};
+use toolgate_bridge::{Answer as ToolAnswer, Bridge, Provider, ProviderFuture, RequestContext, scripted::Script};
 use toolgate_catalog::CatalogHandle;
+use toolgate_config::Env;
 use toolgate_config::checked::{Http, Key};
+use toolgate_config::text::{Format, Source};
 use toolgate_config::values::{Glob, HttpAuth, KeyHash, Rate, Setting};
 use toolgate_engine::host::Target;
 use toolgate_engine::{Engine, EngineBuilder, HostError};
 use toolgate_functions::http::{AllowList, Fetcher, Guard, HttpLimits};
 use toolgate_functions::{HostFunction, Registry};
-use toolgate_gateway::approvals::{AskedCall, Verdict};
-use toolgate_gateway::bridge::{
-    Answer as ToolAnswer, Bridge, Provider, ProviderFuture, RequestContext, scripted::Script,
-};
-use toolgate_gateway::run::durable::{Callers, DurableRuns, DurableSettings, Webhooks};
-use toolgate_gateway::run::{FixedEnvironment, Runner};
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::memory::MemoryStore as RunsInMemory;
 use toolgate_output::results::{ResultLimits, ResultStore};
+use toolgate_run::durable::{Callers, DurableRuns, DurableSettings, Webhooks};
+use toolgate_run::{FixedEnvironment, Runner};
 use toolgate_service::rpc_sessions::{MemorySessionStore, RpcSessions, SystemClock};
 use toolgate_service::{
     AdmissionRules, HttpService, LocalToken, ServerLimits, ServiceLimits, ServiceParts, Shutdown, listen, serve,
@@ -45,11 +46,18 @@ pub(crate) struct Setup {
     pub(crate) server: ServerLimits,
     /// Durable runs of one caller that have not ended.
     pub(crate) max_open_runs: u64,
+    pub(crate) max_open_bytes: u64,
     /// What `bank.pay` was called with.
     pub(crate) paid: Paid,
     /// Who may decide about it, and for how long.
     pub(crate) approvers: Vec<String>,
     pub(crate) expires: Duration,
+    /// Who is told of runs that wait and have no webhook of their own.
+    pub(crate) webhook: Option<String>,
+    /// Who may call what: rules as in a configuration.
+    pub(crate) policy: Value,
+    /// Where durable runs are; the same for replicas of one service.
+    pub(crate) runs: Arc<RunsInMemory>,
 }
 
 /// The arguments of calls that were made.
@@ -107,9 +115,13 @@ impl Default for Setup {
             service: ServiceLimits::default(),
             server: ServerLimits::default(),
             max_open_runs: 1000,
+            max_open_bytes: 1 << 30,
             paid: Paid::default(),
             approvers: vec![],
             expires: Duration::from_secs(3600),
+            webhook: None,
+            policy: json!([]),
+            runs: Arc::new(RunsInMemory::new()),
         }
     }
 }
@@ -182,7 +194,8 @@ pub(crate) fn hold() -> Hold {
     let (drop, dropped) = mpsc::unbounded_channel();
     let release = Arc::new(Notify::new());
     let free = release.clone();
-    let built = HostFunction::builder("hold").handle(move |_, _| {
+    let hold = HostFunction::builder("hold").optional("text", json!({"type": "string"}), "Is recorded.");
+    let built = hold.handle(move |_, _| {
         let (begin, bell, free) = (begin.clone(), Bell(drop.clone()), free.clone());
         async move {
             let _bell = bell;
@@ -213,12 +226,18 @@ impl Callers for AnyCaller {
 }
 
 /// Durable runs in memory.
-fn durable(runner: &Runner, max_open: u64) -> DurableRuns {
+fn durable(
+    runner: &Runner,
+    runs: Arc<RunsInMemory>,
+    max_open: u64,
+    max_open_bytes: u64,
+    webhook: Option<String>,
+) -> DurableRuns {
     let sealer = Sealer::new([7; 32]).expect("a key");
-    let journal = Journal::new(Arc::new(RunsInMemory::new()), sealer, "test".into(), Duration::from_secs(60));
-    let journal = journal.with_max_open(max_open);
+    let journal = Journal::new(runs, sealer, toolgate_run::execution_id(), Duration::from_secs(60));
+    let journal = journal.with_max_open(max_open).with_max_open_bytes(max_open_bytes);
     let allow = AllowList::parse(&["127.0.0.1"]).expect("an address");
-    let webhooks = Webhooks::new("secret", Fetcher::new(Guard::new(allow), HttpLimits::default()));
+    let webhooks = Webhooks::new("secret", Fetcher::new(Guard::new(allow), HttpLimits::default())).of_pauses(webhook);
     let settings = DurableSettings { webhooks: Some(Arc::new(webhooks)), ..DurableSettings::default() };
     DurableRuns::start(journal, runner.clone(), Arc::new(AnyCaller), settings)
 }
@@ -241,6 +260,10 @@ pub(crate) async fn start(setup: Setup) -> Server {
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
     let bank = Arc::new(Bank { paid: setup.paid.clone(), approvers: setup.approvers, expires: setup.expires });
     bridge.provide("bank", bank);
+    let rules = json!({"toolgate": {"policy": setup.policy}}).to_string();
+    let rules = Source::new(Path::new("rules.json"), Format::Json, &rules);
+    let checked = toolgate_config::check(rules, &Env::new(None, ".")).expect("rules");
+    bridge.set_policy(checked.settings.policy);
     let environment = FixedEnvironment {
         functions: setup.functions,
         limits: setup.profiles,
@@ -248,7 +271,7 @@ pub(crate) async fn start(setup: Setup) -> Server {
         ..FixedEnvironment::default()
     };
     let runner = Runner::new(setup.engine.build().expect("an engine"), Arc::new(bridge), Arc::new(environment));
-    let runs = durable(&runner, setup.max_open_runs);
+    let runs = durable(&runner, setup.runs, setup.max_open_runs, setup.max_open_bytes, setup.webhook);
     let service = HttpService::new(ServiceParts {
         runner,
         sessions: setup.sessions,
@@ -353,7 +376,12 @@ impl Ask {
 
     /// The connection with the request on its way.
     pub(crate) async fn begin(self) -> TcpStream {
-        let mut stream = TcpStream::connect(self.at).await.expect("connected");
+        let stream = TcpStream::connect(self.at).await.expect("connected");
+        self.begin_over(stream).await
+    }
+
+    /// The same over this connection.
+    pub(crate) async fn begin_over(self, mut stream: TcpStream) -> TcpStream {
         stream.write_all(format!("{}\r\n", self.head).as_bytes()).await.expect("sent");
         if let Some(body) = self.body {
             // A server that refuses does not read to the end.

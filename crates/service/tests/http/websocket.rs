@@ -25,6 +25,9 @@ pub(crate) fn cases() -> Vec<Case> {
         a_message_that_is_too_large_fails_the_pending_calls_only,
         a_websocket_run_takes_the_output_options,
         closing_the_websocket_aborts_the_run,
+        a_run_that_waits_for_a_person_says_so_and_goes_on,
+        every_pause_of_a_websocket_run_can_be_decided_at_another_replica,
+        a_run_that_waits_stays_when_the_websocket_closes,
         a_silent_websocket_is_closed,
         a_websocket_without_a_first_message_is_closed,
         the_number_of_websockets_is_limited,
@@ -146,8 +149,13 @@ async fn arguments_are_checked_before_they_are_sent() {
 
 async fn an_invalid_first_message_is_refused_with_a_pointer() {
     let server = start(Setup::default()).await;
+    let large = |number: usize| json!({ "params": { "x": { "type": "string", "pattern": format!("a{{{}}}", 9_000 + number) } } });
+    let many: Value = (0..200).map(|number| (format!("f{number}"), large(number))).collect();
+    let one: Value = (0..200).map(|number| (format!("p{number}"), large(number)["params"]["x"].clone())).collect();
     for (opening, pointer) in [
         (json!({}), "/code"),
+        (json!({"code": "", "functions": many}), "/functions"),
+        (json!({"code": "", "functions": {"a": {"params": one}}}), "/functions/a"),
         (json!({"code": "", "functions": {"fetch": {}}}), "/functions/fetch"),
         (json!({"code": "", "functions": {"a": {"params": {"x": {"$ref": "#"}}}}}), "/functions/a"),
         (json!({"code": "", "builtins": ["nope"]}), "/builtins/0"),
@@ -229,6 +237,77 @@ async fn closing_the_websocket_aborts_the_run() {
     hold.began.recv().await.expect("it began");
     drop(client);
     hold.dropped.recv().await.expect("the call is ended with its run");
+}
+
+/// Asks about `shop.find`.
+fn asking() -> Setup {
+    Setup { policy: json!([{"tool": "shop.find", "do": "ask", "reason": "finds are approved"}]), ..Setup::default() }
+}
+
+const FINDS: &str = "console.log('before'); const n = await twice(2); const found = await shop.find({ what: 'tea' }); \
+                     console.log('after'); return [await twice(n), found]";
+
+async fn a_run_that_waits_for_a_person_says_so_and_goes_on() {
+    let server = start(asking()).await;
+    let mut client = Client::open(&server, lending(FINDS, json!({"twice": {"params": ["n"]}}))).await;
+    assert_eq!(client.hear().await, Some(json!({"log": "before", "stream": "stdout"})));
+    let call = client.called("twice").await;
+    client.say(json!({"call": call, "result": 4})).await;
+    let paused = client.hear().await.expect("a message")["paused"].clone();
+    let pending = &paused["pending"][0];
+    assert_eq!((&pending["backend"], &pending["tool"]), (&json!("shop"), &json!("find")), "{paused}");
+    assert_eq!((&pending["arguments"], &pending["reason"]), (&json!({"what": "tea"}), &json!("finds are approved")));
+    let run = paused["runId"].as_str().expect("an id");
+    let decisions = json!({"decisions": [{"callId": pending["callId"], "decision": "approve"}]});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/decisions"), decisions).await.status, 200);
+    assert_eq!(client.hear().await, Some(json!({"log": "after", "stream": "stdout"})), "each line once");
+    let call = client.called("twice").await;
+    client.say(json!({"call": call, "result": 8})).await;
+    let report = client.report().await;
+    assert_eq!(report["result"], json!([8, {"found": "tea"}]), "{report}");
+    assert_eq!(report["calls"][1]["decision"]["verdict"], json!("approved"), "{report}");
+}
+
+/// Two replicas on one store; the WebSocket is at the first one, the person at the second.
+async fn every_pause_of_a_websocket_run_can_be_decided_at_another_replica() {
+    let setup = asking();
+    let other = Setup { runs: setup.runs.clone(), ..asking() };
+    let (server, other) = (start(setup).await, start(other).await);
+    let code = "const one = await shop.find({ what: 'tea' }); return [one, await shop.find({ what: 'milk' })]";
+    let mut client = Client::open(&server, json!({ "code": code })).await;
+    let mut runs = Vec::new();
+    for what in ["tea", "milk"] {
+        let paused = client.hear().await.expect("a message")["paused"].clone();
+        let pending = paused["pending"].as_array().expect("questions");
+        assert_eq!((pending.len(), &pending[0]["arguments"]), (1, &json!({ "what": what })), "{paused}");
+        let run = paused["runId"].as_str().expect("an id").to_owned();
+        let decisions = json!({"decisions": [{"callId": pending[0]["callId"], "decision": "approve"}]});
+        assert_eq!(other.post(&format!("/v1/runs/{run}/decisions"), decisions).await.status, 200);
+        runs.push(run);
+    }
+    assert_eq!(runs[0], runs[1], "one run");
+    let report = client.report().await;
+    assert_eq!(report["result"], json!([{"found": "tea"}, {"found": "milk"}]), "{report}");
+    assert_eq!((&report["executionId"], &report["path"]), (&json!(runs[0]), &json!("script")), "wherever it ended");
+}
+
+async fn a_run_that_waits_stays_when_the_websocket_closes() {
+    let server = start(asking()).await;
+    let code = "return await shop.find({ what: 'tea' })";
+    let mut client = Client::open(&server, json!({"code": code})).await;
+    let paused = client.hear().await.expect("a message")["paused"].clone();
+    client.0.close(None).await.expect("closed");
+    drop(client);
+    let path = format!("/v1/runs/{}", paused["runId"].as_str().expect("an id"));
+    let decisions = json!({"decisions": [{"callId": paused["pending"][0]["callId"], "decision": "approve"}]});
+    assert_eq!(server.post(&format!("{path}/decisions"), decisions).await.status, 200);
+    let ended = loop {
+        let run = server.get(&format!("{path}?wait=30")).await.json();
+        if run["status"] == "done" {
+            break run;
+        }
+    };
+    assert_eq!(ended["report"]["value"], json!({"found": "tea"}), "{ended}");
 }
 
 async fn a_silent_websocket_is_closed() {

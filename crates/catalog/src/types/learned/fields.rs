@@ -18,10 +18,21 @@ pub(super) struct Field {
     pub(super) shape: Shape,
     /// The number of the last object that had it, so that a repeated key of one object counts once.
     #[serde(skip)]
-    pub(super) last_object: u64,
+    last_object: u64,
     /// The position of the field that followed it in the last object.
     #[serde(skip)]
     next: usize,
+}
+
+impl Field {
+    /// Counts the object of this number, once, and gives the place of its value.
+    pub(super) fn count_in(&mut self, object: u64) -> &mut Shape {
+        if self.last_object != object {
+            self.last_object = object;
+            self.present += 1;
+        }
+        &mut self.shape
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -81,6 +92,15 @@ impl Fields {
             field.next = found;
         }
         Some(found)
+    }
+
+    /// The position and the length of the key that probably follows the key at `before`, if `text` begins with it and a
+    /// quote. Stored keys are plain, so that they are written in JSON as they are.
+    pub(super) fn starts_after(&self, before: Option<usize>, text: &[u8]) -> Option<(usize, usize)> {
+        let guess = before.and_then(|before| self.0.get(before)).map_or(0, |(_, field)| field.next);
+        let (key, _) = self.0.get(guess)?;
+        let (begin, end) = (text.get(..key.len())?, text.get(key.len())?);
+        (*end == b'"' && begin == key.as_bytes()).then_some((guess, key.len()))
     }
 
     pub(super) fn at(&mut self, position: usize) -> Option<&mut Field> {

@@ -20,6 +20,7 @@
 mod fields;
 mod observe;
 mod render;
+mod scan;
 mod shape;
 mod store;
 
@@ -28,7 +29,7 @@ use serde_json::Value;
 
 use shape::Shape;
 
-pub use render::learned_signature;
+pub use render::{known_signature, learned_signature};
 pub use store::{Learned, LearnedTypes};
 
 /// Maximum number of keys of one object; with more, it is a map from any key to one type.
@@ -78,7 +79,10 @@ impl LearnedType {
     /// The type of one result, given as JSON text.
     pub fn of(json: &str) -> Result<Self, LearnError> {
         let mut shape = Shape::default();
-        observe::observe(json, &mut shape).map_err(LearnError::Unreadable)?;
+        if scan::observe(json, &mut shape).is_none() {
+            shape = Shape::default();
+            observe::observe(json, &mut shape).map_err(LearnError::Unreadable)?;
+        }
         shape.settle();
         Ok(Self { results: 1, shape }.bounded())
     }
@@ -102,6 +106,11 @@ impl LearnedType {
     /// The number of results that it was learned from.
     pub fn results(&self) -> u64 {
         self.results
+    }
+
+    /// Whether both describe the same values: kinds, keys and which of them are required, whatever was counted.
+    pub(crate) fn is_same_type(&self, other: &Self) -> bool {
+        self.shape.is_same_type(&other.shape)
     }
 
     /// Whether a value has this type: no new kind, no new key, every required key.

@@ -1,4 +1,5 @@
-//! Reads a result into a shape in one pass over its text, without building the value.
+//! Reads a result into a shape in one pass of the JSON parser, without building the value: any text, deep or damaged. Most
+//! texts are read by `scan` instead, which is quicker.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -101,7 +102,7 @@ struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
 
 impl Format {
     /// The format of a string, recognised by its characters alone.
-    fn of(text: &str) -> Option<Self> {
+    pub(super) fn of(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         match bytes.first()? {
             b'0'..=b'9' if is_date(bytes) => return Some(Self::Date),

@@ -1,13 +1,13 @@
 //! A learned type as TypeScript.
 
 use super::super::super::backend::ToolRef;
+use super::super::declares_result;
 use super::super::print::{Layout, print};
-use super::super::result_schema;
 use super::super::shape::{Field as TypeField, Notes, Type, UNKNOWN};
 use super::super::signature::{self, MAX_SIGNATURE};
-use super::LearnedType;
 use super::fields::Field;
 use super::shape::{Format, Shape};
+use super::{LearnedType, LearnedTypes};
 
 /// How deep a type is printed on one line, most first; the first that fits is used.
 const DEPTHS: [usize; 5] = [8, 5, 3, 2, 1];
@@ -44,11 +44,21 @@ impl LearnedType {
 /// A tool that declares its result, or of which nothing was learned, has its declared signature.
 pub fn learned_signature(tool: ToolRef<'_>, learned: &LearnedType) -> String {
     let declared = signature::signature(tool);
-    let Some(call) = declared.strip_suffix("Promise<any>") else { return declared };
-    if result_schema(tool.tool()).is_some() || learned.results == 0 {
-        return declared;
+    // A result that says nothing is `any` or an object without keys, which quote no text of the server.
+    match declared.rsplit_once("): Promise<") {
+        Some((call, _)) if !declares_result(tool.tool()) && learned.results > 0 => {
+            format!("{call}): Promise<{}> {}", learned.typescript(), learned.remark())
+        }
+        _ => declared,
     }
-    format!("{call}Promise<{}> {}", learned.typescript(), learned.remark())
+}
+
+/// The signature of a tool with what is known of its results.
+pub fn known_signature(tool: ToolRef<'_>, learned: &LearnedTypes) -> String {
+    match learned.get(tool.backend.name(), &tool.tool().name) {
+        Some(learned) => learned_signature(tool, learned),
+        None => signature::signature(tool),
+    }
 }
 
 /// The type of a place, down to `depth` levels; what is deeper is `unknown`.
@@ -59,12 +69,8 @@ fn type_of(shape: &Shape, depth: usize) -> Type {
     if depth == 0 {
         return UNKNOWN;
     }
-    let mut members = Vec::new();
-    for (count, word) in [
-        (shape.strings, "string"),
-        (shape.integers.saturating_add(shape.fractions), "number"),
-        (shape.booleans, "boolean"),
-    ] {
+    let mut members: Vec<Type> = string(shape).into_iter().collect();
+    for (count, word) in [(shape.integers.saturating_add(shape.fractions), "number"), (shape.booleans, "boolean")] {
         if count > 0 {
             members.push(Type::Word(word));
         }
@@ -97,7 +103,7 @@ fn object(shape: &Shape, depth: usize) -> Type {
         name: name.to_owned(),
         optional: !shape.is_required(field),
         shape: type_of(&field.shape, depth - 1),
-        notes: Notes { constraints: format(&field.shape).into_iter().collect(), ..Notes::default() },
+        notes: Notes::default(),
     });
     let fields: Vec<TypeField> = fields.collect();
     // An index signature must fit the named fields too, so beside them it is `unknown`.
@@ -106,9 +112,12 @@ fn object(shape: &Shape, depth: usize) -> Type {
     Type::Object { fields, omitted: 0, index: index.map(Box::new) }
 }
 
-/// The format that all strings of a place have.
-fn format(shape: &Shape) -> Option<String> {
-    let (format, count) = shape.formats.iter().next()?;
+/// The type of strings, with the format that all of them have: `string /* date-time */`.
+fn string(shape: &Shape) -> Option<Type> {
+    if shape.strings == 0 {
+        return None;
+    }
+    let Some(format) = shape.common_format() else { return Some(Type::Word("string")) };
     let name = match format {
         Format::Date => "date",
         Format::DateTime => "date-time",
@@ -116,5 +125,5 @@ fn format(shape: &Shape) -> Option<String> {
         Format::Uri => "uri",
         Format::Uuid => "uuid",
     };
-    (shape.formats.len() == 1 && *count == shape.strings).then(|| format!("format {name}"))
+    Some(Type::Named(format!("string /* {name} */")))
 }

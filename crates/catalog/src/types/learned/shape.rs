@@ -93,14 +93,16 @@ impl Shape {
         if position.is_none() && self.add_field(key) {
             position = self.fields.find_after(None, key);
         }
-        let Some(field) = position.and_then(|position| self.fields.at(position)) else {
-            return (self.others.get_or_insert_default(), None);
-        };
-        if field.last_object != object {
-            field.last_object = object;
-            field.present += 1;
+        match position.and_then(|position| self.fields.at(position)) {
+            Some(field) => (field.count_in(object), position),
+            None => (self.others.get_or_insert_default(), None),
         }
-        (&mut field.shape, position)
+    }
+
+    /// The same for a key whose field is known.
+    pub(super) fn enter_known(&mut self, position: usize) -> Option<&mut Shape> {
+        let object = self.objects;
+        self.fields.at(position).map(|field| field.count_in(object))
     }
 
     /// Adds a key, unless it is one of those that are not stored.
@@ -216,6 +218,34 @@ impl Shape {
     /// Whether every object had the key.
     pub(super) fn is_required(&self, field: &Field) -> bool {
         field.present >= self.objects
+    }
+
+    /// Whether both describe the same values. Counts matter only where they say that something was never seen, or always.
+    pub(super) fn is_same_type(&self, other: &Self) -> bool {
+        let kinds = |one: &Self| {
+            let numbers = one.integers > 0 || one.fractions > 0;
+            let plain = [one.any, one.nulls > 0, one.booleans > 0, numbers, one.strings > 0];
+            (plain, one.arrays > 0, one.objects > 0, one.map, one.common_format())
+        };
+        let inner = |one: &Option<Box<Self>>, other: &Option<Box<Self>>| match (one, other) {
+            (Some(one), Some(other)) => one.is_same_type(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        kinds(self) == kinds(other)
+            && inner(&self.items, &other.items)
+            && inner(&self.others, &other.others)
+            && self.fields.len() == other.fields.len()
+            && self.fields.iter().zip(other.fields.iter()).all(|((key, own), (other_key, its))| {
+                key == other_key
+                    && self.is_required(own) == other.is_required(its)
+                    && own.shape.is_same_type(&its.shape)
+            })
+    }
+
+    /// The format that all strings have.
+    pub(super) fn common_format(&self) -> Option<Format> {
+        let (format, count) = self.formats.iter().next()?;
+        (self.formats.len() == 1 && *count == self.strings).then_some(*format)
     }
 
     pub(super) fn keys_at(&self, path: &[&str]) -> Option<Vec<&str>> {

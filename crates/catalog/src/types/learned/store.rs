@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +16,12 @@ use crate::cache::replace_file;
 const MAX_TOOLS: usize = 5_000;
 /// Maximum size of a file of learned types, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
+/// How long a writer waits for another one to finish with the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it looks meanwhile.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+/// The kind of the error of a file that holds no learned types.
+const DAMAGED: io::ErrorKind = io::ErrorKind::InvalidData;
 /// Version of the file.
 const VERSION: u32 = 1;
 
@@ -47,15 +54,19 @@ impl LearnedTypes {
     /// # Errors
     /// If the text is not JSON.
     pub fn observe(&mut self, backend: &str, tool: &str, json: &str) -> Result<Learned, LearnError> {
-        let seen = LearnedType::of(json)?;
-        let Some(known) = self.entry(backend, tool) else { return Ok(Learned::Fits) };
+        Ok(self.add(backend, tool, &LearnedType::of(json)?))
+    }
+
+    /// Takes in a result that was read already.
+    pub fn add(&mut self, backend: &str, tool: &str, seen: &LearnedType) -> Learned {
+        let Some(known) = self.entry(backend, tool) else { return Learned::Fits };
         if known.results() == 0 {
-            *known = seen;
-            return Ok(Learned::First);
+            *known = seen.clone();
+            return Learned::First;
         }
-        let before = known.typescript();
-        known.merge(&seen);
-        Ok(if known.typescript() == before { Learned::Fits } else { Learned::Widened })
+        let before = known.clone();
+        known.merge(seen);
+        if known.is_same_type(&before) { Learned::Fits } else { Learned::Widened }
     }
 
     fn entry(&mut self, backend: &str, tool: &str) -> Option<&mut LearnedType> {
@@ -125,13 +136,21 @@ impl LearnedTypes {
 
     /// Reads a file. One that is not there is empty; one that cannot be used is empty too, with a warning.
     pub fn load(path: &Path) -> Self {
+        Self::load_replaceable(path).unwrap_or_else(|error| {
+            tracing::warn!(path = %path.display(), %error, "ignoring the learned types");
+            Self::default()
+        })
+    }
+
+    /// Reads a file that is to be replaced. One that is not there is empty; one that is damaged is empty too, with a warning.
+    fn load_replaceable(path: &Path) -> io::Result<Self> {
         match read(path) {
-            Ok(types) => types,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
-            Err(error) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) if error.kind() == DAMAGED => {
                 tracing::warn!(path = %path.display(), %error, "ignoring the learned types");
-                Self::default()
+                Ok(Self::default())
             }
+            result => result,
         }
     }
 
@@ -142,16 +161,59 @@ impl LearnedTypes {
     pub fn save(&self, path: &Path) -> io::Result<()> {
         replace_file(path, &self.export())
     }
+
+    /// Adds this to a file that other processes add to as well, and returns all that it holds then. A lock on a file beside
+    /// it makes one writer wait for the other, so that neither loses what the other added.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, is too large or of another version, or another process keeps it locked. It stays as
+    /// it is then. A damaged file is replaced.
+    pub fn add_to(&self, path: &Path) -> io::Result<Self> {
+        let _locked = lock(path)?;
+        let mut all = Self::load_replaceable(path)?;
+        all.merge(self);
+        all.save(path)?;
+        Ok(all)
+    }
+}
+
+/// Locks a file for writers. The lock ends with the returned file, also if the process is killed.
+fn lock(path: &Path) -> io::Result<fs::File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let file = options.open(path.with_extension("lock"))?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+            Err(fs::TryLockError::WouldBlock) if begun.elapsed() >= LOCK_TIMEOUT => {
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps the file locked"));
+            }
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
+        }
+    }
 }
 
 fn read(path: &Path) -> io::Result<LearnedTypes> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
+        return Err(io::Error::other("the file is too large"));
     }
-    let exported: Value = serde_json::from_slice(&text)?;
-    LearnedTypes::import(&exported).map_err(io::Error::other)
+    let exported: Value = serde_json::from_slice(&text).map_err(|error| io::Error::new(DAMAGED, error))?;
+    LearnedTypes::import(&exported).map_err(|error| match error {
+        LearnError::Version { .. } => io::Error::other(error),
+        LearnError::Unreadable(_) | LearnError::Damaged(_) => io::Error::new(DAMAGED, error),
+    })
 }
 
 #[cfg(test)]
@@ -166,6 +228,22 @@ mod tests {
         assert_eq!(types.observe("b", "t", r#"{"a":null}"#).unwrap(), Learned::Widened);
         assert!(types.observe("b", "t", "{").is_err());
         assert_eq!(types.get("b", "t").unwrap().results(), 3);
+    }
+
+    #[test]
+    fn a_new_key_widens_a_type_however_deep_it_is() {
+        // So many keys that the printed type ends above the new one.
+        let record = |inner: &str| {
+            let keys: Vec<String> =
+                (0..40).map(|n| format!(r#""a_key_with_a_long_name_{n}":{{"b":{inner}}}"#)).collect();
+            format!("{{{}}}", keys.join(","))
+        };
+        let mut types = LearnedTypes::default();
+        types.observe("b", "t", &record(r#"{"c":1}"#)).unwrap();
+        let printed = types.get("b", "t").unwrap().typescript();
+        assert_eq!(types.observe("b", "t", &record(r#"{"c":2.5}"#)).unwrap(), Learned::Fits);
+        assert_eq!(types.observe("b", "t", &record(r#"{"c":1,"d":1}"#)).unwrap(), Learned::Widened);
+        assert_eq!(types.get("b", "t").unwrap().typescript(), printed, "the printed type does not show it");
     }
 
     #[test]
@@ -192,5 +270,65 @@ mod tests {
         second.merge(&one);
         assert_eq!(first, second);
         assert_eq!(first.get("b", "t").unwrap().typescript(), "{ a: string | number; b?: number }");
+    }
+
+    /// Another process of this test: adds results of one backend, one by one.
+    const WRITER: &str = "TOOLGATE_LEARNED_TYPES_WRITER";
+    const ADDED: u64 = 40;
+
+    #[test]
+    fn processes_that_write_one_file_lose_nothing() {
+        if let Some(path) = std::env::var_os(WRITER) {
+            return add_results("b", Path::new(&path));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("learned.json");
+        let mut other = std::process::Command::new(std::env::current_exe().unwrap());
+        other.args(["--exact", "types::learned::store::tests::processes_that_write_one_file_lose_nothing"]);
+        let mut other = other.env(WRITER, &path).stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| add_results("b", &path));
+            scope.spawn(|| add_results("b", &path));
+        });
+        assert!(other.wait().unwrap().success());
+        assert_eq!(LearnedTypes::load(&path).get("b", "t").unwrap().results(), 3 * ADDED);
+    }
+
+    fn add_results(backend: &str, path: &Path) {
+        for _ in 0..ADDED {
+            let mut fresh = LearnedTypes::default();
+            fresh.observe(backend, "t", r#"{"a":1}"#).unwrap();
+            // On a busy machine the others may keep it longer than a writer waits: they are not done before.
+            while let Err(error) = fresh.add_to(path) {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("learned.json");
+        let mut types = LearnedTypes::default();
+        types.observe("b", "t", r#"{"a":1}"#).unwrap();
+        let other_version = r#"{"version":9,"backends":{}}"#;
+        fs::write(&path, other_version).unwrap();
+        assert!(types.add_to(&path).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), other_version);
+        for damaged in ["", r#"{"version":1,"#, r#"{"version":1}"#, "[]"] {
+            fs::write(&path, damaged).unwrap();
+            types.add_to(&path).unwrap();
+            assert_eq!(LearnedTypes::load(&path).get("b", "t").unwrap().results(), 1, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_stays_locked_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("learned.json");
+        let locked = lock(&path).unwrap();
+        assert_eq!(LearnedTypes::default().add_to(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(locked);
+        assert!(LearnedTypes::default().add_to(&path).is_ok());
     }
 }

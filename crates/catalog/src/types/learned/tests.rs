@@ -30,6 +30,14 @@ fn a_type_is_what_was_seen() {
 }
 
 #[test]
+fn a_format_that_all_strings_have_is_shown() {
+    let row = |at: &str| json!({ "at": at, "links": ["https://example.com/a"] });
+    let rows = [row("2026-01-31T12:00:00Z"), row("2026-02-01T12:00:00Z")];
+    check(&rows, "{ at: string /* date-time */; links: string /* uri */[] }");
+    check(&[row("2026-01-31T12:00:00Z"), row("soon")], "{ at: string; links: string /* uri */[] }");
+}
+
+#[test]
 fn a_key_that_not_every_object_has_is_optional() {
     check(&[json!([{ "id": 1, "title": "a" }, { "id": 2 }])], "{ id: number; title?: string }[]");
     check(&[json!({ "a": { "b": true } }), json!({ "a": null })], "{ a: { b: boolean } | null }");

@@ -4,7 +4,6 @@
 //! can be pasted here as well; the login takes whichever comes first.
 
 use std::io::BufRead;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,13 +12,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use toolgate_config::Checked;
 use toolgate_gateway::runtime::{LoginNeed, LoginTarget, LoginTargetError};
-use toolgate_mcp::client::auth::{
-    AuthError, AuthorizationResponse, Grant, LoginStatus, PendingLogin, RedirectListener,
-};
+use toolgate_mcp::client::auth::{AuthError, AuthorizationResponse, Grant, LoginStatus, PendingLogin};
 
 use super::super::servers::configuration;
 use super::super::{Exit, Usage};
 use crate::args::logins::{LoginArgs, LogoutArgs};
+use crate::browser;
 use crate::consent::{ask, is_interactive};
 use crate::print::{escape, note, out};
 use crate::units::utc;
@@ -41,12 +39,8 @@ struct Manner<'a> {
 
 pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<Exit> {
     let target = target(&configuration(&args.servers)?, &args.name)?;
-    let manner = Manner {
-        scopes: &args.scope,
-        opens_browser: !args.no_browser,
-        port: args.port.or(target.redirect_port),
-        timeout: args.timeout,
-    };
+    let manner =
+        Manner { scopes: &args.scope, opens_browser: !args.no_browser, port: args.port, timeout: args.timeout };
     within(async { log_in(&target, &args.name, &manner).await })?;
     Ok(Exit::Done)
 }
@@ -89,7 +83,7 @@ pub(crate) fn offer(config: &Checked, name: &str) {
             return Ok(());
         }
         let timeout = OFFERED_LOGIN_TIMEOUT;
-        let manner = Manner { scopes: &[], opens_browser: true, port: target.redirect_port, timeout };
+        let manner = Manner { scopes: &[], opens_browser: true, port: None, timeout };
         log_in(&target, name, &manner).await
     });
     if let Err(error) = offered {
@@ -138,11 +132,11 @@ async fn log_in(target: &LoginTarget, name: &str, manner: &Manner<'_>) -> anyhow
 }
 
 async fn with_browser(target: &LoginTarget, manner: &Manner<'_>) -> anyhow::Result<LoginStatus> {
-    let listener = listener(target, manner.port).await?;
+    let listener = target.listen(manner.port).await.context("there is no port for the browser to come back to")?;
     let pending = target.authorizer.begin_login(&listener.redirect_uri(), manner.scopes).await?;
     note(format_args!("to log in at {}, open this page:", escape::line(pending.issuer())));
     out(pending.url.as_str())?;
-    if manner.opens_browser && open_browser(pending.url.as_str()) {
+    if manner.opens_browser && browser::open(pending.url.as_str()).is_ok() {
         note("a browser was started with it");
     }
     note("if the browser is on another machine, paste the address of the page that it ends at:");
@@ -154,17 +148,6 @@ async fn with_browser(target: &LoginTarget, manner: &Manner<'_>) -> anyhow::Resu
         }
     };
     Ok(target.authorizer.finish_login(pending, &response).await?)
-}
-
-/// At the port that was asked for, else where the client is registered to come back to, else anywhere.
-async fn listener(target: &LoginTarget, port: Option<u16>) -> anyhow::Result<RedirectListener> {
-    if port.is_none()
-        && let Some(registered) = target.authorizer.registered_redirect().await
-        && let Some(listener) = RedirectListener::bind_registered(&registered).await
-    {
-        return Ok(listener);
-    }
-    RedirectListener::bind(port).await.context("there is no port for the browser to come back to")
 }
 
 /// The address that a person pastes, once one belongs to this login.
@@ -186,26 +169,6 @@ async fn pasted(pending: &PendingLogin) -> AuthorizationResponse {
     }
     // Standard input has ended: the browser may still come.
     std::future::pending().await
-}
-
-/// Starts a browser if this machine seems to have one.
-fn open_browser(url: &str) -> bool {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let mut words: Vec<String> = match set("BROWSER") {
-        Some(browser) => browser.split_whitespace().map(str::to_owned).collect(),
-        None if cfg!(target_os = "macos") => vec!["open".to_owned()],
-        None if cfg!(windows) => vec!["rundll32".to_owned(), "url.dll,FileProtocolHandler".to_owned()],
-        None if set("DISPLAY").or_else(|| set("WAYLAND_DISPLAY")).is_some() => vec!["xdg-open".to_owned()],
-        None => return false,
-    };
-    match words.iter_mut().find(|word| *word == "%s") {
-        Some(place) => url.clone_into(place),
-        None => words.push(url.to_owned()),
-    }
-    let Some((program, arguments)) = words.split_first() else { return false };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().is_ok()
 }
 
 /// A login in words that follow `logged in to NAME`.

@@ -42,7 +42,7 @@ pub(super) fn draft(args: &DraftArgs) -> anyhow::Result<Exit> {
 fn tools(catalog: &Catalog) -> Vec<DraftedTool> {
     let tool = |found: toolgate_catalog::ToolRef<'_>| {
         let (backend, tool) = (found.backend.name().to_owned(), found.tool().name.clone());
-        let traits = Traits::of(&backend, &tool, found.tool().raw().get("annotations"));
+        let traits = Traits::of(&backend, &tool, found.tool().annotations());
         DraftedTool { backend, tool, traits }
     };
     catalog.tools().map(tool).collect()

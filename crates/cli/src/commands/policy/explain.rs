@@ -1,11 +1,11 @@
 //! `toolgate policy explain`: what happens to one call, and why.
 
 use serde_json::{Map, Value, json};
-use toolgate_gateway::bridge::{Explained, QuestionedCall, standing_applies, standing_words};
-use toolgate_gateway::run::RunRequest;
+use toolgate_bridge::{Explained, QuestionedCall, standing_applies, standing_words};
 use toolgate_gateway::runtime::Gateway;
 use toolgate_plan::Arguments;
-use toolgate_policy::{Rule, Standing};
+use toolgate_policy::{Rule, RuleMatch};
+use toolgate_run::RunRequest;
 use toolgate_wire::{CallerScope, Profile};
 
 use super::super::servers::{Opened, catalog_with, table};
@@ -76,7 +76,7 @@ fn print(explained: &Explained) -> anyhow::Result<()> {
     let by = decision.rule.as_ref().map(|rule| format!(" by {}", rule.id)).unwrap_or_default();
     out(format_args!("{verdict}{}: {}", escape::line(&by), escape::line(&decision.reason())))?;
     out(format_args!("{}: {}", escape::line(&explained.tool), explained.effect()))?;
-    let row = |(rule, standing): &(std::sync::Arc<Rule>, Standing)| {
+    let row = |(rule, standing): &(std::sync::Arc<Rule>, RuleMatch)| {
         vec![rule.id.clone(), rule.action.to_string(), rule.tool.to_string(), standing_words(standing)]
     };
     let rows: Vec<Vec<String>> = explained.near().map(row).collect();
@@ -86,7 +86,7 @@ fn print(explained: &Explained) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn standing_json(rule: &Rule, standing: &Standing) -> Value {
+fn standing_json(rule: &Rule, standing: &RuleMatch) -> Value {
     let (applies, here) = (standing_applies(standing), standing_words(standing));
     json!({ "rule": rule.id, "do": rule.action, "tool": rule.tool.as_str(), "applies": applies, "here": here })
 }

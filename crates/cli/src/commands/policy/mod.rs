@@ -9,9 +9,10 @@ mod expectations;
 mod explain;
 
 use serde_json::{Value, json};
-use toolgate_gateway::approvals::{RememberError, RememberedRule, RememberedRules};
+use toolgate_bridge::approvals::{RememberError, RememberedRule, RememberedRules};
 use toolgate_policy::{Policy, WrittenRule};
 
+use super::servers::sharing::{forget_running_approval, running_approvals};
 use super::servers::{configuration, table};
 use super::{Exit, Usage};
 use crate::args::policy::{ListArgs, PolicyCommand, RevokeArgs};
@@ -31,7 +32,8 @@ pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<Exit> {
 fn list(args: &ListArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
     let policy = &config.settings.policy;
-    let remembered = RememberedRules::new(config.settings.remembered_rules.clone()).list()?;
+    let mut remembered = RememberedRules::new(config.settings.remembered_rules.clone()).list()?;
+    remembered.extend(running_approvals(&config)?);
     if args.json {
         let rules: Vec<Value> =
             policy.in_order().iter().map(|rule| described(&rule.id, &WrittenRule::of(rule))).collect();
@@ -47,18 +49,34 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
         out(table(&["rule", "do", "tool", "conditions", "reason"], &rows, Style::stdout()))?;
     }
     out(format_args!("calls that no rule is about: {}", policy.default_action()))?;
-    if !remembered.is_empty() {
-        let row = |it: &RememberedRule| {
-            vec![it.id.clone(), it.caller.clone(), it.rule.tool.clone(), it.rule.when.clone().unwrap_or_default()]
-        };
-        let rows: Vec<Vec<String>> = remembered.iter().map(row).collect();
-        out(format_args!("\n{}", table(&["approved for good", "caller", "tool", "when"], &rows, Style::stdout())))?;
+    let (kept, short): (Vec<_>, Vec<_>) = remembered.iter().partition(|rule| rule.for_good);
+    if !kept.is_empty() {
+        let when = |it: &RememberedRule| it.rule.when.clone().unwrap_or_default();
+        list_remembered(&["approved for good", "caller", "tool", "when"], &kept, when)?;
+    }
+    if !short.is_empty() {
+        let until = |it: &RememberedRule| it.run.as_ref().map_or("the session", |_| "the run").to_owned();
+        list_remembered(&["approved until", "caller", "tool", "the end of"], &short, until)?;
     }
     Ok(Exit::Done)
 }
 
+fn list_remembered(
+    head: &[&str],
+    rules: &[&RememberedRule],
+    last: impl Fn(&RememberedRule) -> String,
+) -> anyhow::Result<()> {
+    let row = |it: &&RememberedRule| vec![it.id.clone(), it.caller.clone(), it.rule.tool.clone(), last(it)];
+    let rows: Vec<Vec<String>> = rules.iter().map(row).collect();
+    out(format_args!("\n{}", table(head, &rows, Style::stdout())))
+}
+
 fn revoke(args: &RevokeArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
+    if forget_running_approval(&config, &args.id)? {
+        note(format_args!("forgotten: {}", escape::line(&args.id)));
+        return Ok(Exit::Done);
+    }
     match RememberedRules::new(config.settings.remembered_rules.clone()).revoke(&args.id) {
         Ok(()) => {
             note(format_args!("forgotten: {}", escape::line(&args.id)));

@@ -1,13 +1,18 @@
 //! `toolgate call`: one tool, by hand.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
-use toolgate_gateway::backends::ReplyMode;
-use toolgate_gateway::bridge::{Answer, RequestContext};
+use toolgate_backends::ReplyMode;
+use toolgate_bridge::approvals::Approver;
+use toolgate_bridge::{Answer, RequestContext};
 
 use super::super::{Exit, Usage};
 use super::{Opened, catalog_with, spinner, tool};
 use crate::args::servers::CallArgs;
+use crate::consent;
 use crate::print::{error, escape, out};
+use crate::terminal::CallApprover;
 
 pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
     let arguments: Map<String, Value> = serde_json::from_str(&args.arguments)
@@ -17,7 +22,9 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
         let found = tool(&catalog, &args.tool)?;
         let waiting = spinner(format!("calling {}", escape::line(&args.tool)));
         let reply = if args.json { ReplyMode::Raw } else { ReplyMode::Value };
-        let context = RequestContext { reply, ..RequestContext::default() };
+        let approver = || Arc::new(CallApprover::new(gateway.bridge().clone(), waiting.clone())) as Arc<dyn Approver>;
+        let approver = consent::is_interactive().then(approver);
+        let context = RequestContext { reply, approver, ..RequestContext::default() };
         let answer = gateway.bridge().call(found.backend.name(), &found.tool().name, arguments, context).await;
         waiting.finish_and_clear();
         match answer {

@@ -82,12 +82,7 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
             }
             entry.insert("url".to_owned(), json!(url));
             put_pairs(&mut entry, "header", "headers", &args.header)?;
-            let auth = [("clientId", &args.client_id), ("clientSecret", &args.client_secret)];
-            let mut auth: Map<String, Value> =
-                auth.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value.as_ref()?)))).collect();
-            if !args.login_scope.is_empty() {
-                auth.insert("scopes".to_owned(), json!(args.login_scope));
-            }
+            let auth = client(args);
             if !auth.is_empty() {
                 entry.insert("auth".to_owned(), Value::Object(auth));
             }
@@ -96,6 +91,11 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
             let is_remote = matches!(args.transport, Some(AddTransport::Http | AddTransport::Sse));
             refuse(is_remote, "--transport http takes a URL, not a program after --")?;
             refuse(!args.header.is_empty(), "--header is for servers over HTTP; a program takes --env")?;
+            let logs_in = args.client_id.is_some() || !args.login_scope.is_empty();
+            refuse(
+                logs_in,
+                "--client-id and --login-scope are for servers over HTTP and for APIs; a program logs in by itself",
+            )?;
             entry.insert("command".to_owned(), json!(program));
             entry.insert("args".to_owned(), json!(rest));
             put_pairs(&mut entry, "env", "env", &args.env)?;
@@ -109,6 +109,17 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
         }
     }
     Ok(entry)
+}
+
+/// The client and the scopes of a login, as a configuration has them.
+pub(super) fn client(args: &AddArgs) -> Map<String, Value> {
+    let client = [("clientId", &args.client_id), ("clientSecret", &args.client_secret)];
+    let mut auth: Map<String, Value> =
+        client.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value.as_ref()?)))).collect();
+    if !args.login_scope.is_empty() {
+        auth.insert("scopes".to_owned(), json!(args.login_scope));
+    }
+    auth
 }
 
 fn refuse(wrong: bool, message: &str) -> Result<(), Usage> {

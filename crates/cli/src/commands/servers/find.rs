@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::search::{Hit, ready_call};
 use toolgate_catalog::types;
+use toolgate_catalog::types::learned::known_signature;
 use toolgate_functions::{HostFunction, docs, find as find_functions};
 use toolgate_gateway::runtime::Gateway;
 use toolgate_wire::CallerScope;
@@ -32,7 +33,13 @@ pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
         all_known(gateway, if is_something_known { SEARCH_WAIT } else { Duration::MAX }).await;
         let catalog = gateway.catalog();
         let task = args.words.join(" ");
-        let hits = catalog.search(&task, args.limit, args.tag.as_deref());
+        let mut hits = catalog.search(&task, args.limit, args.tag.as_deref());
+        let learned = gateway.learned_types();
+        for hit in &mut hits {
+            if let Some(found) = catalog.tool(&hit.backend, &hit.tool) {
+                hit.signature = known_signature(found, &learned);
+            }
+        }
         let functions = gateway.functions(&CallerScope::default());
         let functions = if args.tag.is_none() { find_functions(&functions, &task) } else { Vec::new() };
         let missing = unknown_servers(&catalog);
@@ -96,12 +103,17 @@ pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
         }
         let catalog = catalog_with(gateway, &args.tool).await;
         let found = tool(&catalog, &args.tool)?;
+        let declared = types::tool_declaration_with(found, &gateway.learned_types());
+        let is_broken = gateway.breaks_its_schema(found.backend.name(), &found.tool().name);
         if args.json {
-            let about = json!({
+            let mut about = json!({
                 "backend": found.backend.name(), "tool": found.tool().name, "description": found.tool().description(),
-                "call": ready_call(found), "types": types::tool_declaration(found),
+                "call": ready_call(found), "types": declared,
                 "input_schema": found.tool().input_schema(), "output_schema": found.tool().output_schema(),
             });
+            if is_broken {
+                about["note"] = json!(types::BREAKS_ITS_SCHEMA);
+            }
             out(escape::json(&about.to_string()))?;
         } else {
             let style = Style::stdout();
@@ -109,7 +121,7 @@ pub(crate) fn describe(args: &DescribeArgs) -> anyhow::Result<Exit> {
             if let Some(description) = found.tool().description() {
                 out(escape::text(description.trim()))?;
             }
-            out(format_args!("\n{}", escape::text(types::tool_declaration(found).trim_end())))?;
+            out(format_args!("\n{}", escape::text(declared.trim_end())))?;
             out(format_args!("\n{}", style.faint(escape::line(&ready_call(found)))))?;
         }
         Ok(Exit::Done)
@@ -145,14 +157,33 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// Writes the declarations into a folder whenever the tools change, until a signal ends it.
+/// What declarations are made of.
+struct DeclarationSources {
+    tools: u64,
+    learned: u64,
+    config: Arc<toolgate_config::Checked>,
+}
+
+impl DeclarationSources {
+    fn of(gateway: &Gateway) -> Self {
+        DeclarationSources { tools: gateway.edition(), learned: gateway.learned_version(), config: gateway.config() }
+    }
+
+    /// Whether the declarations are certainly the same.
+    fn are_same(&self, other: &Self) -> bool {
+        (self.tools, self.learned) == (other.tools, other.learned) && Arc::ptr_eq(&self.config, &other.config)
+    }
+}
+
+/// Writes the declarations into a folder whenever the tools, their learned types or the host functions change, until a
+/// signal ends it.
 async fn keep_fresh(gateway: &Arc<Gateway>, folder: &Path) -> anyhow::Result<Exit> {
     let file = folder.join("toolgate.d.ts");
     let mut written: Option<String> = None;
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone()));
     loop {
-        let edition = gateway.edition();
+        let sources = DeclarationSources::of(gateway);
         let functions = gateway.functions(&CallerScope::default());
         let text = declarations::file(&gateway.catalog(), &functions, &gateway.learned_types());
         let text = escape::text(&text).into_owned();
@@ -161,7 +192,7 @@ async fn keep_fresh(gateway: &Arc<Gateway>, folder: &Path) -> anyhow::Result<Exi
             note(format_args!("wrote {} ({} tools)", file.display(), gateway.catalog().tool_count()));
             written = Some(text);
         }
-        while gateway.edition() == edition {
+        while DeclarationSources::of(gateway).are_same(&sources) {
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(Exit::Done),
                 () = tokio::time::sleep(LOOK_INTERVAL) => {}

@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_config::clients::import::{FoundServer, Projects, SkippedServer, found, found_in, mark_repeated};
+use toolgate_config::clients::import::{
+    ClientServers, FoundServer, Projects, SkippedServer, found, found_in, mark_repeated,
+};
 use toolgate_config::clients::{Client, Scope};
 use toolgate_config::edit::{self, NewServer};
 use toolgate_config::text::Source;
@@ -86,6 +88,14 @@ fn target(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(own.map_or_else(|| lookup::new_file(&env), |found| found.path))
 }
 
+/// The servers that were found. A file that cannot be read is reported, and does not hide the others.
+fn readable(found: ClientServers) -> Vec<FoundServer> {
+    if !found.problems.is_empty() {
+        note(sentences(&found.problems));
+    }
+    found.servers
+}
+
 fn look(args: &ImportArgs) -> anyhow::Result<Vec<FoundServer>> {
     let wrong = |problems: Vec<_>| Usage(sentences(&problems));
     let projects = if args.all_projects { Projects::All } else { Projects::Current };
@@ -93,16 +103,17 @@ fn look(args: &ImportArgs) -> anyhow::Result<Vec<FoundServer>> {
         let roots = roots()?;
         let mut all = Vec::new();
         for client in Client::ALL {
-            match found(client, &roots, projects) {
-                Ok(servers) => all.extend(servers),
-                // One client's broken file must not hide the others'.
-                Err(problems) => note(sentences(&problems)),
-            }
+            all.extend(readable(found(client, &roots, projects)));
         }
         return Ok(all);
     };
     match Client::named(from) {
-        Some(client) => Ok(found(client, &roots()?, projects).map_err(wrong)?),
+        Some(client) => match found(client, &roots()?, projects) {
+            ClientServers { servers, problems } if servers.is_empty() && !problems.is_empty() => {
+                Err(wrong(problems).into())
+            }
+            found => Ok(readable(found)),
+        },
         None if Path::new(from).is_file() => Ok(found_in(Path::new(from)).map_err(wrong)?),
         None => Err(Usage(format!("`{}` is neither a file nor one of {}", escape::line(from), clients())).into()),
     }

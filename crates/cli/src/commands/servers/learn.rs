@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::{Map, Value};
-use toolgate_catalog::types::learned::LearnedTypes;
+use toolgate_bridge::RequestContext;
+use toolgate_catalog::types::declares_result;
+use toolgate_catalog::types::learned::{LearnedTypes, learned_signature};
 use toolgate_catalog::{ToolEntry, ToolRef};
-use toolgate_gateway::bridge::RequestContext;
-use toolgate_gateway::run::Readiness;
 use toolgate_gateway::runtime::Gateway;
+use toolgate_run::Readiness;
 use toolgate_wire::CallerScope;
 
 use super::super::{Exit, Usage};
@@ -43,9 +44,9 @@ pub(super) fn perform(action: &TypesAction) -> anyhow::Result<Exit> {
 /// Only what says that it reads, and needs nothing, is called; everything else might have an effect.
 fn may_be_called(entry: &ToolEntry) -> bool {
     let tool = entry.tool();
-    let reads = tool.raw()["annotations"]["readOnlyHint"] == Value::Bool(true);
+    let reads = tool.is_read_only();
     let required = tool.input_schema().get("required").and_then(Value::as_array);
-    reads && required.is_none_or(|names| names.is_empty()) && tool.output_schema().is_none()
+    reads && required.is_none_or(|names| names.is_empty()) && !declares_result(tool)
 }
 
 async fn learn(gateway: &Arc<Gateway>, server: &str) -> anyhow::Result<Exit> {
@@ -69,7 +70,7 @@ async fn learn(gateway: &Arc<Gateway>, server: &str) -> anyhow::Result<Exit> {
     for entry in backend.tools() {
         if let Some(known) = learned.get(backend.name(), &entry.tool().name) {
             let tool = ToolRef { backend, entry };
-            out(escape::line(&toolgate_catalog::types::learned::learned_signature(tool, known)))?;
+            out(escape::line(&learned_signature(tool, known)))?;
         }
     }
     note(format_args!(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolgate_gateway::backends::{Backend, BackendState};
+use toolgate_backends::{Backend, BackendState};
 use toolgate_gateway::runtime::{Gateway, LoginTarget};
 use toolgate_mcp::client::auth::LoginStatus;
 
@@ -31,6 +31,9 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<Exit> {
             let heading = if has_logins { &heading[..] } else { &heading[..5] };
             let style = Style::stdout();
             out(marked_table(heading, &cells, style, |column, cell| if column == 1 { painted(cell, style) } else { cell.to_owned() }))?;
+            for row in &rows {
+                row.notices.iter().for_each(|notice| note(escape::line(&format!("{}: {notice}", row.name))));
+            }
         }
         Ok(if failed { Exit::Failed } else { Exit::Done })
     })
@@ -53,6 +56,7 @@ struct Row {
     latency: Option<Duration>,
     about: String,
     login: LoginStatus,
+    notices: Vec<String>,
 }
 
 impl Row {
@@ -60,7 +64,7 @@ impl Row {
         let ms = self.latency.map(|latency| (latency.as_secs_f64() * 1e4).round() / 10.0);
         json!({
             "name": self.name, "state": self.state, "tools": self.tools, "ready_ms": ms, "detail": self.about,
-            "login": login::about_json(&self.login),
+            "login": login::about_json(&self.login), "notices": self.notices,
         })
     }
 
@@ -98,8 +102,15 @@ async fn connected(gateway: &Gateway, since: Instant) -> Vec<Row> {
     }
     let config = gateway.config();
     let login = LoginStatus::LoggedOut;
-    let without_connection =
-        |name: String, state, about| Row { name, state, tools: 0, latency: None, about, login: login.clone() };
+    let without_connection = |name: String, state, about| Row {
+        name,
+        state,
+        tools: 0,
+        latency: None,
+        about,
+        login: login.clone(),
+        notices: Vec::new(),
+    };
     rows.extend(config.disabled.iter().map(|name| without_connection(name.to_string(), "disabled", String::new())));
     rows.extend(
         config
@@ -114,9 +125,9 @@ async fn connected(gateway: &Gateway, since: Instant) -> Vec<Row> {
 
 /// What a person waits for.
 fn connecting_to(names: &[String]) -> String {
-    const SHOWN: usize = 4;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
-    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+    const MAX_SHOWN: usize = 4;
+    let shown: Vec<&str> = names.iter().take(MAX_SHOWN).map(String::as_str).collect();
+    let more = if names.len() > MAX_SHOWN { format!(" and {} more", names.len() - MAX_SHOWN) } else { String::new() };
     format!("connecting to {}{more}", escape::line(&shown.join(", ")))
 }
 
@@ -145,5 +156,6 @@ async fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) ->
         Ok(target) => target.authorizer.status().await.unwrap_or(LoginStatus::LoggedOut),
         Err(_) => LoginStatus::LoggedOut,
     };
-    Row { name: backend.name().to_owned(), state, tools, latency, about, login }
+    let notices = backend.notices(|_| true);
+    Row { name: backend.name().to_owned(), state, tools, latency, about, login, notices }
 }

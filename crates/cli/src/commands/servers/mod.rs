@@ -57,14 +57,19 @@ impl Opened {
 
     /// The same with another isolation than the configuration's.
     pub(crate) fn with_isolation(servers: &Servers, isolation: Option<IsolationMode>) -> anyhow::Result<Self> {
-        let mut config = configuration(servers)?;
+        let config = configuration(servers)?;
+        for warning in &config.warnings {
+            note(escape::text(&warning.to_string()));
+        }
+        Self::for_one_run(config, isolation)
+    }
+
+    /// With a configuration that was read already.
+    pub(crate) fn for_one_run(mut config: Checked, isolation: Option<IsolationMode>) -> anyhow::Result<Self> {
         // One run at most comes of a command: a second V8 process would be started for nobody.
         config.settings.v8.pool = 0;
         // No type checker is warm yet, and there is one program to check.
         config.settings.type_check.budget = config.settings.type_check.budget.max(ONE_CHECK_BUDGET);
-        for warning in &config.warnings {
-            note(escape::text(&warning.to_string()));
-        }
         let mut engine = engine_builder(&config.settings);
         if let Some(isolation) = isolation {
             engine = engine.isolation(isolation);
@@ -118,7 +123,8 @@ pub(crate) fn configuration(servers: &Servers) -> anyhow::Result<Checked> {
     Ok(toolgate_config::check(source, &env).map_err(wrong)?)
 }
 
-fn needs_trust(servers: &Servers, origin: FileOrigin) -> bool {
+/// Whether the content of a file that was found so must be trusted.
+pub(crate) fn needs_trust(servers: &Servers, origin: FileOrigin) -> bool {
     match origin {
         FileOrigin::WorkingFolder => true,
         FileOrigin::Named => servers.require_trust,

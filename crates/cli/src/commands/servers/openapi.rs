@@ -1,31 +1,61 @@
-//! `toolgate add NAME --openapi FILE`: the entry of an HTTP API.
+//! `toolgate add NAME --openapi FILE|URL`: the entry of an HTTP API.
 //!
 //! The document is loaded once here, so that one that cannot be used is refused before it is in a file. Requests will go
-//! to the base that is written, which is `--base` or else the first server of the document.
+//! to the base that is written, which is `--base` or else the first server of the document. With `--client-id` the OAuth
+//! login that the document describes is written too: where a person logs in and where tokens are issued stays as it was
+//! when the user added the API, whatever the document says later.
 
+use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::Context;
 use serde_json::{Map, Value, json};
-use toolgate_openapi::{Api, ApiSettings, Credentials, summary};
+use toolgate_backends::{fetch_document, fetch_metadata, quoted};
+use toolgate_openapi::{
+    Api, ApiSettings, Credentials, DocumentLogin, DocumentReadError, LoginPlace, RefusedReference, logins,
+    read_with_references, summary,
+};
+use toolgate_wire::addresses::not_public;
 use url::{Host, Url};
 
 use super::super::Usage;
-use super::edit::put_pairs;
+use super::edit::{client, put_pairs};
 use crate::args::servers::AddArgs;
 use crate::print::{escape, note};
+
+/// How long the document at a URL may take.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Most scopes of the document that a login asks for without being told to.
+const MAX_ASSUMED_SCOPES: usize = 16;
+/// Where OpenID metadata are below their issuer.
+const OPENID_METADATA: &str = "/.well-known/openid-configuration";
+
+/// A document that can be used.
+struct UsableDocument {
+    /// As the configuration names it.
+    spec: String,
+    /// Where its requests go.
+    base: Url,
+    /// The logins that it describes.
+    logins: Vec<DocumentLogin>,
+}
 
 /// The entry for a document.
 pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String, Value>> {
     let asked = args.base.as_deref().map(|base| Url::parse(base).map_err(|error| Usage(format!("--base: {error}"))));
     let asked = asked.transpose()?;
     let is_url = ["http://", "https://"].iter().any(|scheme| document.starts_with(scheme));
-    let (spec, base) = match is_url {
-        true => {
-            let base = asked.clone().ok_or_else(|| Usage("--base: say where requests go".to_owned()))?;
-            (document.to_owned(), base)
+    let url = is_url.then(|| Url::parse(document).map_err(|error| Usage(format!("--openapi: {error}")))).transpose()?;
+    // Who names an address of this machine or network means it; a name that a document gives is not believed.
+    let mut inner: Vec<String> = asked.iter().chain(&url).filter_map(inner_address).collect();
+    inner.dedup();
+    let UsableDocument { spec, base, logins } = match url {
+        Some(url) if args.offline => {
+            let base = asked.ok_or_else(|| Usage("--base: say where requests go".to_owned()))?;
+            UsableDocument { spec: url.into(), base, logins: Vec::new() }
         }
-        false => of_file(Path::new(document), asked.clone(), &args.auth)?,
+        Some(url) => of_url(&url, asked, &args.auth, &inner)?,
+        None => of_file(Path::new(document), asked, &args.auth)?,
     };
     let mut entry = Map::from_iter([
         ("type".to_owned(), json!("openapi")),
@@ -33,39 +63,164 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
         ("base".to_owned(), json!(base.as_str().trim_end_matches('/'))),
     ]);
     put_pairs(&mut entry, "auth", "auth", &args.auth)?;
+    put_login(&mut entry, args, &logins, &inner)?;
     put_pairs(&mut entry, "header", "headers", &args.header)?;
-    // Who names an address of this machine or network means it; a name that a document gives is not believed.
-    if let Some(host) = asked.as_ref().and_then(named_address) {
-        note(format_args!("allowHosts: {} may be reached although it is not public", escape::line(&host)));
-        entry.insert("allowHosts".to_owned(), json!([host]));
+    for host in &inner {
+        note(format_args!("allowHosts: {} may be reached although it is not public", escape::line(host)));
+    }
+    if !inner.is_empty() {
+        entry.insert("allowHosts".to_owned(), json!(inner));
     }
     Ok(entry)
 }
 
-/// An address, or the name of this machine.
-fn named_address(base: &Url) -> Option<String> {
+/// Adds the login of the document for the client that is given, or says that there is one.
+fn put_login(
+    entry: &mut Map<String, Value>,
+    args: &AddArgs,
+    logins: &[DocumentLogin],
+    allow: &[String],
+) -> anyhow::Result<()> {
+    let mut login = client(args);
+    if args.client_id.is_none() {
+        if !login.is_empty() {
+            return Err(Usage("--login-scope: a login needs --client-id".to_owned()).into());
+        }
+        if let Some(DocumentLogin { scheme, .. }) = logins.first().filter(|_| args.auth.is_empty()) {
+            let scheme = escape::line(scheme);
+            note(format_args!("the document has an OAuth login, `{scheme}`: --client-id ID uses it"));
+        }
+        return Ok(());
+    }
+    let DocumentLogin { scheme, place, scopes } = usable_login(args, logins)?;
+    let (page, token) = match place {
+        LoginPlace::AuthorizationCode { authorization_url, token_url } => {
+            (Some(authorization_url.clone()), token_url.clone())
+        }
+        LoginPlace::ClientCredentials { token_url } => (None, token_url.clone()),
+        LoginPlace::Metadata(url) => endpoints(url, allow)?,
+    };
+    match &page {
+        Some(page) => login.insert("authorizationUrl".to_owned(), json!(page.as_str())),
+        None => login.insert("grant".to_owned(), json!("client_credentials")),
+    };
+    login.insert("tokenUrl".to_owned(), json!(token.as_str()));
+    if args.login_scope.is_empty() && scopes.len() > MAX_ASSUMED_SCOPES {
+        note(format_args!("the document names {} scopes: --login-scope SCOPE chooses among them", scopes.len()));
+    } else if args.login_scope.is_empty() && !scopes.is_empty() {
+        login.insert("scopes".to_owned(), json!(scopes));
+    }
+    let at = page.as_ref().unwrap_or(&token).origin().ascii_serialization();
+    let command = page.map(|_| format!(": run `toolgate login {}`", quoted(&args.name))).unwrap_or_default();
+    note(format_args!("the login `{}` is at {}{}", escape::line(scheme), escape::line(&at), escape::line(&command)));
+    let auth = entry.entry("auth").or_insert_with(|| json!({}));
+    let schemes = auth.as_object_mut();
+    let taken = schemes.and_then(|schemes| schemes.insert(scheme.clone(), Value::Object(login)));
+    if taken.is_some() {
+        return Err(Usage(format!("--auth and --client-id are both for `{}`: give one", escape::line(scheme))).into());
+    }
+    Ok(())
+}
+
+/// The first login of a document that the client can use.
+fn usable_login<'l>(args: &AddArgs, logins: &'l [DocumentLogin]) -> Result<&'l DocumentLogin, Usage> {
+    let usable = logins.iter().find(|login| match &login.place {
+        LoginPlace::AuthorizationCode { .. } => true,
+        LoginPlace::Metadata(_) => !args.offline,
+        LoginPlace::ClientCredentials { .. } => args.client_secret.is_some(),
+    });
+    usable.ok_or_else(|| {
+        let why = match logins.first().map(|login| &login.place) {
+            Some(LoginPlace::Metadata(_)) => "the metadata of the login are not read with --offline",
+            Some(LoginPlace::ClientCredentials { .. }) => "the client logs in by itself, and needs --client-secret too",
+            Some(LoginPlace::AuthorizationCode { .. }) | None => "no document was read that describes an OAuth login",
+        };
+        Usage(format!("--client-id: {why}"))
+    })
+}
+
+/// Where a person logs in and where tokens are issued, by the metadata of an authorization server.
+fn endpoints(url: &Url, allow: &[String]) -> anyhow::Result<(Option<Url>, Url)> {
+    let shown = escape::line(url.as_str()).to_string();
+    let wrong = |reason: &str| Usage(format!("{shown}: {}", escape::line(reason)));
+    let metadata = fetched(fetch_metadata(url, allow))?.map_err(|reason| wrong(&reason))?;
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str);
+    // Metadata that are at the place of another issuer are not its own (OpenID Connect Discovery, section 4.3).
+    if let Some(issuer) = url.as_str().strip_suffix(OPENID_METADATA)
+        && text("issuer").map(|found| found.trim_end_matches('/')) != Some(issuer)
+    {
+        return Err(wrong("the metadata are of another issuer").into());
+    }
+    let endpoint = |key: &str| text(key).and_then(|text| Url::parse(text).ok());
+    let (page, token) = (endpoint("authorization_endpoint"), endpoint("token_endpoint"));
+    let missing = || wrong("the metadata name no authorization_endpoint and token_endpoint");
+    Ok((Some(page.ok_or_else(missing)?), token.ok_or_else(missing)?))
+}
+
+/// What is fetched, within its time.
+fn fetched<T>(work: impl Future<Output = Result<T, String>>) -> anyhow::Result<Result<T, String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let fetched = runtime.block_on(async { tokio::time::timeout(FETCH_TIMEOUT, work).await });
+    runtime.shutdown_background();
+    Ok(fetched.unwrap_or_else(|_| Err(format!("it was not there after {} s", FETCH_TIMEOUT.as_secs()))))
+}
+
+/// An address that is not public, or the name of this machine.
+fn inner_address(base: &Url) -> Option<String> {
+    let inner = |address: IpAddr| not_public(address).map(|_| address.to_string());
     match base.host()? {
-        Host::Ipv4(address) => Some(address.to_string()),
-        Host::Ipv6(address) => Some(address.to_string()),
+        Host::Ipv4(address) => inner(address.into()),
+        Host::Ipv6(address) => inner(address.into()),
         Host::Domain(name) => (name == "localhost").then(|| name.to_owned()),
     }
 }
 
-/// The absolute path of a document that can be used, and where its requests go.
-fn of_file(file: &Path, asked: Option<Url>, auth: &[String]) -> anyhow::Result<(String, Url)> {
+fn of_file(file: &Path, asked: Option<Url>, auth: &[String]) -> anyhow::Result<UsableDocument> {
     let shown = escape::line(&file.to_string_lossy()).to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
-    let named = summary(&text, None).map_err(|error| Usage(format!("{shown}: {error}")))?.servers.into_iter().next();
+    let (text, refused) = read_with_references(file, || false).map_err(|error| match error {
+        DocumentReadError::Io(error) => anyhow::Error::new(error).context(format!("cannot read {shown}")),
+        DocumentReadError::Load(error) => Usage(format!("{shown}: {error}")).into(),
+        DocumentReadError::Cancelled => error.into(),
+    })?;
+    let base = usable_base(&shown, &text, refused, None, asked, auth)?;
+    let logins = logins(&text, &base).unwrap_or_default();
+    Ok(UsableDocument { spec: std::path::absolute(file)?.to_string_lossy().into_owned(), base, logins })
+}
+
+fn of_url(url: &Url, asked: Option<Url>, auth: &[String], allow: &[String]) -> anyhow::Result<UsableDocument> {
+    let shown = escape::line(url.as_str()).to_string();
+    let (text, refused) = fetched(fetch_document(url, allow))?.map_err(|reason| {
+        let reason = escape::line(&reason).to_string();
+        Usage(format!("{shown}: {reason}; --offline adds it unread"))
+    })?;
+    let base = usable_base(&shown, &text, refused, Some(url), asked, auth)?;
+    let logins = logins(&text, &base).unwrap_or_default();
+    Ok(UsableDocument { spec: url.as_str().to_owned(), base, logins })
+}
+
+/// Where the requests of a document go, if it can be used; says how many tools it has.
+fn usable_base(
+    shown: &str,
+    text: &str,
+    refused: Vec<RefusedReference>,
+    origin: Option<&Url>,
+    asked: Option<Url>,
+    auth: &[String],
+) -> anyhow::Result<Url> {
+    for reference in refused {
+        note(format_args!("  {}", escape::line(&reference.to_string())));
+    }
+    let named = summary(text, origin).map_err(|error| Usage(format!("{shown}: {error}")))?.servers.into_iter().next();
     let base = asked.or(named).ok_or_else(|| {
         Usage(format!("{shown} names no server with an absolute URL: say with --base where requests go"))
     })?;
     // Only the names count here: a scheme that the document does not have is told before anything is written.
     let schemes = auth.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| (name.to_owned(), String::new()));
     let settings = ApiSettings { credentials: Credentials::new(schemes.collect()), ..ApiSettings::new(base.clone()) };
-    let api = Api::load(&text, settings).map_err(|error| Usage(format!("{shown}: {error}")))?;
+    let api = Api::load(text, settings).map_err(|error| Usage(format!("{shown}: {error}")))?;
     note(format_args!("{} tools at {}", api.operations().len(), escape::line(base.as_str())));
     for skipped in api.skipped() {
         note(format_args!("  no tool: {}: {}", escape::line(&skipped.operation), escape::line(&skipped.reason)));
     }
-    Ok((std::path::absolute(file)?.to_string_lossy().into_owned(), base))
+    Ok(base)
 }

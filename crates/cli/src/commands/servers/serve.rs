@@ -22,9 +22,9 @@ use crate::print::note;
 use crate::runner::cancel_on_signal;
 
 /// How often the configuration file is looked at.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+const CONFIG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long after its grace time a process that was told to end is ended by force.
-pub(super) const LAST_RESORT: Duration = Duration::from_secs(20);
+pub(super) const FORCED_END_DELAY: Duration = Duration::from_secs(20);
 /// Workers that wait for the next program.
 pub(super) const AHEAD: usize = 2;
 
@@ -52,7 +52,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
-            gateway.follow_file(self::watched(config, gate));
+            gateway.follow_file(self::watched(config, gate, gateway.read_again()));
         }
         gateway.prepare_types();
         let shutdown = CancellationToken::new();
@@ -61,7 +61,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         #[cfg(unix)]
         super::sharing::listen_for_restarts(gateway, &shutdown);
         let grace = gateway.config().settings.limits.shutdown_grace;
-        let _ended_by_now = end_after(shutdown.clone(), grace + LAST_RESORT)?;
+        let _ended_by_now = end_after(shutdown.clone(), grace + FORCED_END_DELAY)?;
         match address {
             Some(address) => over_http(gateway, mode, address, shutdown).await?,
             None => over_stdio(gateway, mode, shutdown).await?,
@@ -71,8 +71,12 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
 }
 
 /// The configuration's file, looked at now and then.
-pub(super) fn watched(config: Arc<Checked>, gate: Gate) -> tokio::sync::watch::Receiver<watch::State> {
-    watch::watch(config, Env::of_process().running_commands(), gate, LOOK)
+pub(super) fn watched(
+    config: Arc<Checked>,
+    gate: Gate,
+    read_again: watch::ReadAgain,
+) -> tokio::sync::watch::Receiver<watch::State> {
+    watch::watch(config, Env::of_process().running_commands(), gate, CONFIG_CHECK_INTERVAL, read_again)
 }
 
 /// Ends the process if it is still there that long after it was told to end, whatever holds it up.

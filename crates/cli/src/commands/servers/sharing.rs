@@ -3,7 +3,7 @@
 //! Every gateway of a configuration listens at a Unix socket in a folder that only its user can enter. A conversation begins
 //! with one line of JSON in each direction; after `attach` the socket carries what standard input and output would. The
 //! daemon has the socket of the configuration and holds a lock beside it; a `serve` of its own has one by its process id,
-//! for `restart` alone.
+//! for `restart`, and for approvals that are remembered in its memory.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -21,12 +21,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use toolgate_backends::{Backend, BackendState};
+use toolgate_bridge::approvals::RememberedRule;
 use toolgate_config::Checked;
 use toolgate_config::trust::Gate;
 use toolgate_gateway::agent::Agent;
-use toolgate_gateway::backends::{Backend, BackendState};
 use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_mcp::server::{RequestScope, ToolMode, serve_stdio};
+use toolgate_wire::CallerScope;
 
 use super::super::Exit;
 use super::serve::{AHEAD, end_after, reload_on_hangup};
@@ -38,12 +40,14 @@ use crate::runner::cancel_on_signal;
 
 /// Longest first line of a conversation, in bytes.
 const MAX_HELLO: u64 = 4096;
+/// Longest list of approvals, in bytes.
+const MAX_APPROVALS: u64 = 4 << 20;
 /// How long the other side may take for its first line.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long `serve` waits for the daemon that it started.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon that ends by itself waits for the next window.
-const LINGER: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two tries to reach a daemon that is starting.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -55,6 +59,10 @@ enum Hello {
     Attach { version: String, mode: String },
     /// Start a server again.
     Restart { server: String },
+    /// Tell the approvals of runs and sessions in a second line, as a list in JSON.
+    Approvals,
+    /// Forget one of them.
+    Forget { approval: String },
 }
 
 /// The answer to it.
@@ -203,7 +211,24 @@ impl Host {
                 let (ok, message) = self.restart(&server).await;
                 say(&mut writer, ok, &message).await
             }
+            Hello::Approvals => {
+                let list = serde_json::to_string(&self.approvals()).map_err(io::Error::other)?;
+                say(&mut writer, true, "approvals").await?;
+                writer.write_all(format!("{list}\n").as_bytes()).await
+            }
+            Hello::Forget { approval } => {
+                // The socket is for the user of this machine, who may forget what holds for any caller.
+                let gone = self.gateway.runner().forget_approval(&CallerScope::default(), &approval).await;
+                let message = gone.as_ref().err().map_or_else(|| "forgotten".to_owned(), ToString::to_string);
+                say(&mut writer, gone.is_ok(), &message).await
+            }
         }
+    }
+
+    /// Approvals that are in the memory of this gateway; those that stand for good are in a file.
+    fn approvals(&self) -> Vec<RememberedRule> {
+        let all = self.gateway.bridge().remembered().list().unwrap_or_default();
+        all.into_iter().filter(|rule| !rule.for_good).collect()
     }
 
     /// Starts a server again and says what came of it.
@@ -354,7 +379,7 @@ fn start_daemon(config: &Checked, gate: &Gate) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the socket by which `toolgate restart` reaches a gateway that serves its own client. Does nothing without a folder
+/// Opens the socket by which `toolgate restart` and `toolgate policy` reach a gateway that serves its own client. Does nothing without a folder
 /// for sockets.
 pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &CancellationToken) {
     let bound = Place::of(&gateway.config()).and_then(|place| {
@@ -363,7 +388,7 @@ pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &Cancellatio
     });
     match bound {
         Ok(bound) => drop(tokio::spawn(host(gateway, shutdown, false).listen(bound))),
-        Err(error) => tracing::debug!(%error, "`toolgate restart` will not reach this gateway"),
+        Err(error) => tracing::debug!(%error, "`toolgate restart` and `toolgate policy` will not reach this gateway"),
     }
 }
 
@@ -383,7 +408,7 @@ pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let (gate, watched) = (gate(&args.servers), Arc::new(config.clone()));
     let engine = engine_builder(&config.settings);
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
-        gateway.follow_file(super::serve::watched(watched, gate));
+        gateway.follow_file(super::serve::watched(watched, gate, gateway.read_again()));
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
         tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
@@ -404,11 +429,49 @@ pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
 async fn end_when_idle(host: Arc<Host>) {
     loop {
         // Someone may attach in the meantime, and leave again: each time counts anew.
-        let quiet = tokio::time::timeout(LINGER, host.clients.left.notified()).await.is_err();
+        let quiet = tokio::time::timeout(IDLE_TIMEOUT, host.clients.left.notified()).await.is_err();
         if quiet && host.clients.count.load(Ordering::SeqCst) == 0 {
             return host.shutdown.cancel();
         }
     }
+}
+
+/// Approvals of runs and sessions in the gateways of this configuration that run.
+pub(crate) fn running_approvals(config: &Checked) -> anyhow::Result<Vec<RememberedRule>> {
+    let Ok(place) = Place::of(config) else { return Ok(Vec::new()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(async {
+        let mut all = Vec::new();
+        for socket in place.all() {
+            // One that is gone, or of an earlier version, has none to tell.
+            all.extend(approvals_at(&socket).await.unwrap_or_default());
+        }
+        all
+    }))
+}
+
+async fn approvals_at(socket: &Path) -> io::Result<Vec<RememberedRule>> {
+    let Begun { reader, answer, .. } = begin(socket, &Hello::Approvals, HELLO_TIMEOUT).await?;
+    if !answer.ok {
+        return Ok(Vec::new());
+    }
+    let mut line = String::new();
+    tokio::time::timeout(HELLO_TIMEOUT, reader.take(MAX_APPROVALS).read_line(&mut line)).await??;
+    serde_json::from_str(&line).map_err(io::Error::other)
+}
+
+/// Forgets an approval in the gateway of this configuration that has it; whether one did.
+pub(crate) fn forget_running_approval(config: &Checked, id: &str) -> anyhow::Result<bool> {
+    let Ok(place) = Place::of(config) else { return Ok(false) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(async {
+        let mut is_forgotten = false;
+        for socket in place.all() {
+            let hello = Hello::Forget { approval: id.to_owned() };
+            is_forgotten |= begin(&socket, &hello, HELLO_TIMEOUT).await.is_ok_and(|begun| begun.answer.ok);
+        }
+        is_forgotten
+    }))
 }
 
 /// `toolgate restart NAME`: starts a server again in every gateway of the configuration that runs.

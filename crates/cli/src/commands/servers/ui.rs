@@ -2,21 +2,20 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
-use toolgate_config::{Env, watch};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::engine_builder;
 use toolgate_service::doors::{self, Audience};
 
 use super::super::Exit;
-use super::serve::{AHEAD, LAST_RESORT, LOOK, end_after, reload_on_hangup};
+use super::serve::{self, AHEAD, FORCED_END_DELAY, end_after, reload_on_hangup};
 use super::{Opened, configuration, gate, sentences};
 use crate::args::servers::UiArgs;
+use crate::browser;
 use crate::log::Log;
 use crate::print::{note, out};
 use crate::runner::cancel_on_signal;
@@ -32,14 +31,13 @@ pub(crate) fn ui(args: &UiArgs) -> anyhow::Result<Exit> {
     let engine = engine_builder(&config.settings);
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         if let Some(config) = watched {
-            let gate = gate(&args.servers);
-            gateway.follow_file(watch::watch(config, Env::of_process().running_commands(), gate, LOOK));
+            gateway.follow_file(serve::watched(config, gate(&args.servers), gateway.read_again()));
         }
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
         tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
         let settings = gateway.config().settings.clone();
-        let _ended_by_now = end_after(shutdown.clone(), settings.limits.shutdown_grace + LAST_RESORT)?;
+        let _ended_by_now = end_after(shutdown.clone(), settings.limits.shutdown_grace + FORCED_END_DELAY)?;
         let listener = toolgate_service::listen(([127, 0, 0, 1], args.port).into())
             .with_context(|| format!("cannot listen at port {}", args.port))?;
         let base = format!("http://{}/", listener.local_addr()?);
@@ -75,7 +73,7 @@ fn announce(
         return None;
     }
     let redirect = Redirect::write(redirect?, &link).ok()?;
-    if let Err(error) = open(&redirect.0) {
+    if let Err(error) = browser::open(&redirect.0.to_string_lossy()) {
         note(format_args!("no browser could be started ({error}); open the link yourself"));
     }
     Some(redirect)
@@ -100,16 +98,4 @@ impl Drop for Redirect {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
-}
-
-/// Opens a file in the browser of this user: the one that `BROWSER` names, or that of the desktop.
-fn open(path: &Path) -> std::io::Result<()> {
-    let usual = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let browser = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
-    let mut command = Command::new(browser.unwrap_or_else(|| usual.into()));
-    command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn()?;
-    // Waited for, so that it does not stay behind as a zombie.
-    std::thread::Builder::new().name("browser".into()).spawn(move || drop(child.wait()))?;
-    Ok(())
 }

@@ -198,6 +198,7 @@
       case tags.START: return takeStart();
       case tags.REPLY: return { __proto__: null, kind, id: takeU32(), now: takeF64(), ok: takeU8() === 1, body: takeJson() };
       case tags.FIRE: return { __proto__: null, kind, id: takeU32(), now: takeF64() };
+      case tags.WAITED: return { __proto__: null, kind, ms: takeU64() };
       default: {
         const present = takeU8() === 1;
         const body = takeText();

@@ -30,7 +30,7 @@
     MAX_ARGUMENTS, MAX_NAME, MAX_JSON_DEPTH, MAX_TIMERS, MAX_UNHANDLED_REJECTIONS, MAX_LOG_BYTES, MAX_RANDOM_BYTES,
   } = constants.limits;
   const { MEMORY, SYNTAX, RUNTIME, OUTPUT_TOO_LARGE, INVALID_DATA, UNAVAILABLE } = constants.codes;
-  const { REPLY, FIRE, ANSWER, STDERR } = constants.tags;
+  const { REPLY, FIRE, ANSWER, WAITED, STDERR } = constants.tags;
   const LARGE = 64 * 1024;
 
   const { resolveGlobals, remember, meterMemory } = makeRealm(outside.encode);
@@ -266,6 +266,32 @@
     }
   };
 
+  // How two texts compare by code point, if characters of ASCII decide it; undefined otherwise. The character after the first
+  // difference counts too: it may combine with the one before it.
+  const compareAscii = (a, b) => {
+    const length = a.length < b.length ? a.length : b.length;
+    let at = 0;
+    while (at < length && a[at] === b[at] && a[at] < "\x80") at++;
+    if (at === a.length && at === b.length) return 0;
+    for (let next = at; next < at + 2; next++) {
+      if (next < a.length && a[next] >= "\x80") return undefined;
+      if (next < b.length && b[next] >= "\x80") return undefined;
+    }
+    return at === a.length || (at < b.length && a[at] < b[at]) ? -1 : 1;
+  };
+  const localeCompare = (slow) => {
+    const quick = {
+      localeCompare(other, locales, options) {
+        if (typeof this === "string" && typeof other === "string" && locales === undefined && options === undefined) {
+          const order = compareAscii(this, other);
+          if (order !== undefined) return order;
+        }
+        return apply(slow, this, [other, locales, options]);
+      },
+    };
+    return quick.localeCompare;
+  };
+
   const bytesOf = (foreign) => new Uint8Array(foreign);
   const native = {
     constants,
@@ -278,13 +304,26 @@
     ask,
     backend,
     toolNamed,
-    tools: (backend) => listings[backend],
+    tools: (backend) => {
+      const listed = listings[backend];
+      // No arrays: a program may have put setters on `Array.prototype`.
+      const ids = { __proto__: null, length: listed.length };
+      const names = { __proto__: null, length: listed.length };
+      let differ = false;
+      for (let at = 0; at < listed.length; at++) {
+        ids[at] = listed[at][0];
+        names[at] = listed[at][1];
+        differ ||= ids[at] !== names[at];
+      }
+      return { __proto__: null, 0: ids, 1: differ ? names : null };
+    },
     log,
     parse,
     stringify,
     isPromise: outside.isPromise,
     locale: () => locale,
     localeData: () => localeData,
+    localeCompare,
     resolveGlobals,
     parseUrl: outside.parseUrl,
     setUrl: outside.setUrl,
@@ -402,7 +441,7 @@
       now = frame.now;
       timers--;
       fire(frame.id);
-    } else {
+    } else if (frame.kind !== WAITED) { // Only the host has a deadline for V8.
       throw new End(UNAVAILABLE, "the host sent a frame that was not asked for");
     }
   };

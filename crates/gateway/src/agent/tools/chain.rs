@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use toolgate_engine::Observer;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
-use super::super::answer::{bounded, text_block};
+use super::super::answer::{bounded, console_text, text_block, with_short_lists};
 use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
-use super::super::{Shared, caller_of, content, tasks};
+use super::super::{Shared, content, request_of, tasks};
 use super::{Hints, Tool, ToolFuture, host_functions};
-use crate::bridge::AllowedEffects;
-use crate::run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
-use crate::stage::Staging;
+use toolgate_bridge::AllowedEffects;
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::results::Kept;
 use toolgate_output::{OutputSettings, Stage};
+use toolgate_run::stage::Staging;
+use toolgate_run::{Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 
 pub(in super::super) static TOOL: Tool = Tool {
     name: "call_tool_chain",
@@ -108,16 +108,11 @@ struct ChainArguments {
     stage: Option<bool>,
 }
 
-/// Calls, lines and warnings listed in `_meta`.
-const MAX_LISTED: usize = 100;
-/// Bytes of such a list for which there is always room.
-const MIN_META: usize = 4_096;
-
 async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Result<Value, Refusal> {
     let ChainArguments { code: Text(code), timeout, max_output_size, intent, durable, stage } = read(&call.arguments)?;
     let staging = if stage == Some(true) { Staging::Wanted } else { Staging::No };
     let is_durable = durable == Some(true) || staging.is_on();
-    let durable = if is_durable { Durability::Durable } else { Durability::Volatile };
+    let durable = if is_durable { Durability::Durable } else { Durability::WhenAsked };
 
     let runner = shared.gateway.runner();
     let mut settings = shared.output();
@@ -125,30 +120,27 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     settings.max_output_size = room.unwrap_or(settings.max_output_size);
 
     let steps = call.progress.clone().map(Steps::new);
+    let name = if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name };
     let request = RunRequest {
         limits: LimitRequest { wall: timeout.map(|it| Duration::from_millis(it.0)), ..LimitRequest::default() },
-        caller: caller_of(&call),
-        cancel: call.cancel.clone(),
         withdrawn: Some(call.withdrawn.clone()),
         progress: steps.as_ref().map(|steps| steps.nested()),
         observer: steps.map(|steps| steps as Arc<dyn Observer>),
-        door: Door::Mcp(if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name }),
         effects,
-        session: Some(call.caller),
-        origin: call.origin.clone(),
         durable,
         staging,
-        ..RunRequest::new(Profile::Chain, code.as_str())
+        ..request_of(&call, name, Profile::Chain, &code)
     };
     let caller = request.caller.clone();
     let Continued { run, round } = match paused::state_of(&call) {
-        Some(state) => paused::go_on(&shared, &call, &caller, state).await?,
-        None if durable == Durability::Durable && tasks::takes_tasks(&call) => match tasks::run(&shared, request).await
-        {
-            Ok(run) => Continued { run, round: Some(0) },
-            Err(task) => return Ok(task),
-        },
-        None => Continued { run: runner.run(keepable(runner, request).await).await, round: Some(0) },
+        Some(state) => Box::pin(paused::go_on(&shared, &call, &caller, state)).await?,
+        None if durable == Durability::Durable && tasks::takes_tasks(&call) => {
+            match Box::pin(tasks::run(&shared, request)).await {
+                Ok(run) => Continued { run, round: Some(0) },
+                Err(task) => return Ok(task),
+            }
+        }
+        None => Continued { run: runner.run(request).await, round: Some(0) },
     };
     let asked =
         run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
@@ -160,18 +152,20 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     Ok(answer.result)
 }
 
-/// The request as a durable run, where it may have to wait for a person and there is a store.
-async fn keepable(runner: &Runner, request: RunRequest) -> RunRequest {
-    let may_wait = request.effects == AllowedEffects::Any && runner.may_ask(&request);
-    match may_wait && runner.durable().await.is_ok() {
-        true => RunRequest { durable: Durability::Durable, ..request },
-        false => request,
-    }
+/// What goes back for a run of another tool, with the usual settings.
+pub(super) fn answer_of(shared: &Shared, run: &RunReport, caller: &CallerScope, code: &str) -> Value {
+    let runner = shared.gateway.runner();
+    let answer = answer(runner, run, caller, code, &shared.output(), None);
+    runner.history().shaped(&run.id, answer.transfer);
+    answer.result
 }
 
-/// What goes back for a run of another tool, with the usual settings.
-pub(super) fn answer_of(runner: &Runner, run: &RunReport, caller: &CallerScope, code: &str) -> Value {
-    let answer = answer(runner, run, caller, code, &runner.output(), None);
+/// Runs a function over data, and gives what goes back: its value, its console and warnings, and its report.
+pub(super) async fn computed(shared: &Shared, request: RunRequest) -> Value {
+    let runner = shared.gateway.runner();
+    let (caller, code) = (request.caller.clone(), request.text.clone());
+    let run = runner.run(request).await;
+    let answer = answer(runner, &run, &caller, &code, &shared.output(), None);
     runner.history().shaped(&run.id, answer.transfer);
     answer.result
 }
@@ -198,7 +192,8 @@ fn answer(
             (vec![text_block(bounded(text, settings.max_output_size))], processed)
         }
         Err(_) => {
-            let text = explain(&run.report, code);
+            let advice = runner.advice(run, caller).map(|advice| format!("hint: {advice}\n")).unwrap_or_default();
+            let text = explain(&run.report, code) + &advice;
             let processed = text.len();
             (vec![text_block(bounded(text, settings.max_output_size))], processed)
         }
@@ -235,16 +230,9 @@ fn answer(
 
 fn console(run: &RunReport, room: usize) -> Option<String> {
     let logs = &run.report.logs;
-    if logs.stdout.is_empty() && logs.stderr.is_empty() {
-        return None;
-    }
-    let mut text = "console:".to_owned();
-    logs.stdout.iter().for_each(|line| text.extend(["\n", line.as_str()]));
-    logs.stderr.iter().for_each(|line| text.extend(["\n[stderr] ", line.as_str()]));
-    if logs.dropped > 0 {
-        text.push_str(&format!("\n… {} more lines were dropped", logs.dropped));
-    }
-    Some(bounded(text, room))
+    let [stdout, stderr] =
+        [&logs.stdout, &logs.stderr].map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
+    console_text(&stdout, &stderr, logs.dropped).map(|text| bounded(text, room))
 }
 
 fn warnings(run: &RunReport, room: usize) -> Option<String> {
@@ -252,33 +240,9 @@ fn warnings(run: &RunReport, room: usize) -> Option<String> {
     (!warnings.is_empty()).then(|| bounded(format!("warnings:\n{}", warnings.join("\n")), room.min(4_096)))
 }
 
-/// The report without its value, which is the content, and with as many calls as fit beside it. What is in the content too
-/// (console and failure) is bounded there; here it is cut to the same room.
+/// The report without its value, which is the content.
 fn report_meta(run: &RunReport, room: usize) -> Value {
-    let mut meta = serde_json::to_value(run.without_value()).unwrap_or_default();
-    let room = room.max(MIN_META);
-    for (list, count) in [
-        ("/calls", "callCount"),
-        ("/logs/stdout", "stdoutCount"),
-        ("/logs/stderr", "stderrCount"),
-        ("/warnings", "warningCount"),
-    ] {
-        let Some(entries) = meta.pointer_mut(list).and_then(Value::as_array_mut) else { continue };
-        let total = entries.len();
-        let mut left = room;
-        let fitting = entries.iter().take(MAX_LISTED).take_while(|entry| {
-            let length = entry.to_string().len();
-            let fits = length <= left;
-            left = left.saturating_sub(length);
-            fits
-        });
-        let fitting = fitting.count();
-        if fitting < total {
-            entries.truncate(fitting);
-            meta[count] = json!(total);
-        }
-    }
-    meta
+    with_short_lists(serde_json::to_value(run.without_value()).unwrap_or_default(), room)
 }
 
 pub(super) fn output_meta(response: &toolgate_output::Response) -> Value {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolgate_config::Checked;
 use toolgate_config::checked::DataSource;
 use toolgate_engine::delegation::{SandboxConfig, ToolDescription};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
-use super::super::answer::{bounded, failure, text_block};
 use super::super::arguments::{self, Refusal, Text, schema_of};
-use super::super::{Shared, caller_of};
+use super::super::{Shared, request_of};
+use super::chain::computed;
 use super::{Hints, Tool, ToolFuture};
-use crate::run::{Door, RunRequest, explain};
 use toolgate_mcp::server::{RequestScope, ToolCall};
+use toolgate_run::RunRequest;
 
 pub(super) static TOOL: Tool = Tool {
     name: "compute",
@@ -72,26 +72,12 @@ struct ComputeArguments {
 
 async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let ComputeArguments { data, code: Text(code) } = arguments::read(&call.arguments)?;
-    let caller = caller_of(&call);
-    let (name, file) = chosen(&shared.gateway.config(), &caller, data.as_deref())?;
+    let (name, file) = chosen(&shared.gateway.config(), &call.scope.caller, data.as_deref())?;
     let read = tokio::task::spawn_blocking(move || read(&file)).await;
     let data = read.unwrap_or_else(|_| Err("it could not be read".to_owned()));
     let data = data.map_err(|reason| Refusal(format!("data: {name}: {reason}")))?;
-    let request = RunRequest {
-        data: Some(data),
-        caller: caller.clone(),
-        cancel: call.cancel.clone(),
-        door: Door::Mcp(TOOL.name),
-        session: Some(call.caller),
-        ..RunRequest::new(Profile::Compute, code.as_str())
-    };
-    let runner = shared.gateway.runner();
-    let run = runner.run(request).await;
-    let settings = shared.output();
-    match runner.shape(&run, &caller, &settings, None) {
-        Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
-        None => Ok(failure(bounded(explain(&run.report, &code), settings.max_output_size))),
-    }
+    let request = RunRequest { data: Some(data), ..request_of(&call, TOOL.name, Profile::Compute, &code) };
+    Ok(computed(&shared, request).await)
 }
 
 /// The data that a call means, by name and file.

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, host_functions};
+use toolgate_catalog::ToolRef;
 use toolgate_catalog::search::Hit;
-use toolgate_catalog::types::learned::{LearnedTypes, learned_signature};
-use toolgate_catalog::{Catalog, ToolRef};
+use toolgate_catalog::types::learned::known_signature;
 use toolgate_mcp::server::ToolCall;
 
 pub(super) static TOOL: Tool = Tool {
@@ -66,12 +66,17 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         Some(_) => Vec::new(),
         None => host_functions::found(&shared.gateway.functions(caller), task),
     };
-    let hint = (hits.is_empty() && functions.is_empty()).then_some(NOTHING);
     let note = waiting::note(&shared, &caller.backends);
+    let nothing = if note.is_none() { NOTHING } else { NOTHING_ELSEWHERE };
+    let hint = (hits.is_empty() && functions.is_empty()).then_some(nothing);
     let learned = shared.gateway.learned_types();
     if brief {
         let room = limit.saturating_sub(functions.len());
-        let hits = hits.into_iter().take(room).map(|hit| with_learned(hit, &learned, &catalog));
+        let line = |hit: Hit| match catalog.tool(&hit.backend, &hit.tool) {
+            Some(found) => hit.line_with(found, &learned),
+            None => hit.line,
+        };
+        let hits = hits.into_iter().take(room).map(line);
         let lines = functions.into_iter().take(limit).chain(hits).chain(hint.map(str::to_owned)).chain(note);
         return Ok(answer::text(lines.collect::<Vec<_>>().join("\n")));
     }
@@ -81,9 +86,7 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
             let found = catalog.tool(&hit.backend, &hit.tool);
             let mut row = row(hit, found.map(|found| found.spelling()));
             if let Some(found) = found {
-                if let Some(learned) = learned.get(&hit.backend, &hit.tool) {
-                    row["signature"] = json!(learned_signature(found, learned));
-                }
+                row["signature"] = json!(known_signature(found, &learned));
                 row["description"] = json!(found.tool().description());
                 row["input_schema"] = found.tool().input_schema().clone();
             }
@@ -102,21 +105,10 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     Ok(answer::json(&shared, &result))
 }
 
-/// The line of a hit, with the learned type of a result that is not declared where that is short.
-fn with_learned(hit: Hit, learned: &LearnedTypes, catalog: &Catalog) -> String {
-    // Ten hits stay within 900 tokens.
-    const MAX_LINE: usize = 280;
-    let declares = catalog.tool(&hit.backend, &hit.tool).is_some_and(|found| found.tool().output_schema().is_some());
-    let Some(learned) = learned.get(&hit.backend, &hit.tool).filter(|_| !declares) else { return hit.line };
-    let (call, about) = match hit.line.split_once(" — ") {
-        Some((call, about)) => (call, format!(" — {about}")),
-        None => (hit.line.as_str(), String::new()),
-    };
-    let line = format!("{call}: Promise<{}>{about} {}", learned.typescript(), learned.remark());
-    if line.len() <= MAX_LINE { line } else { hit.line }
-}
-
 const NOTHING: &str = "nothing fits; try other words, or list_tools_meta for everything there is";
+
+/// Where the tools of some backends are not known: they may fit.
+const NOTHING_ELSEWHERE: &str = "nothing fits among the tools that are known, which are not all";
 
 fn row(hit: &Hit, spelling: Option<String>) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! `fix_run`: a corrected program that keeps the effects of a durable run that failed.
+//! `fix_run`: a corrected program that keeps the effects of a run that failed: of a durable one, or of one of this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use serde_json::Value;
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::super::arguments::{Count, Refusal, Text, read, schema_of};
-use super::super::{Shared, caller_of};
+use super::super::{Shared, caller_of, request_of};
 use super::chain::{self, MAX_TIMEOUT_MS};
 use super::{Hints, Tool, ToolFuture};
-use crate::run::{Door, Durability, RunRequest};
 use toolgate_mcp::server::ToolCall;
+use toolgate_run::{Durability, RunRequest};
 
 pub(super) static TOOL: Tool = Tool {
     name: "fix_run",
-    title: "Correct a durable run",
+    title: "Correct a run that failed",
     description: |_, _| DESCRIPTION.to_owned(),
     schema: schema_of::<FixArguments>,
     hints: Hints::Acts,
@@ -25,7 +25,7 @@ pub(super) static TOOL: Tool = Tool {
 };
 
 const DESCRIPTION: &str = "\
-Runs a corrected program in place of a durable run that failed, and keeps everything that the run has done: a call with the \
+Runs a corrected program in place of a run that failed, and keeps everything that the run has done: a call with the \
 same tool and the same arguments is not made again but gets the answer that it got. Keep those calls in the program. Nothing \
 new is sent before all of them were called; what no longer matches fails with NOT_KEPT and is named.";
 
@@ -45,17 +45,23 @@ async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let wall = timeout.map(|it| Duration::from_millis(it.0));
     let runner = shared.gateway.runner();
     let caller = caller_of(&call);
-    let runs = runner.durable().await.map_err(|error| Refusal(error.to_string()))?;
-    let kept = runs.kept_effects(&id, Some(&caller.name)).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
+    // A correction lasts like the run that it corrects.
+    let (kept, durable) = match runner.noted_effects(&id, &caller) {
+        Some(kept) => (kept, Durability::WhenAsked),
+        None => {
+            let runs = runner.durable().await.map_err(|error| Refusal(error.to_string()))?;
+            let kept = runs.kept_effects(&id, Some(&caller.name)).await;
+            (kept.map_err(|error| Refusal(format!("run_id: {error}")))?, Durability::Durable)
+        }
+    };
+    // A durable correction goes on when the client is lost: only `withdrawn` ends it.
     let request = RunRequest {
         limits: LimitRequest { wall, ..LimitRequest::default() },
-        caller: caller.clone(),
         withdrawn: Some(call.withdrawn.clone()),
-        door: Door::Mcp(TOOL.name),
-        durable: Durability::Durable,
+        durable,
         kept: Some(kept),
-        ..RunRequest::new(Profile::Chain, code.as_str())
+        ..request_of(&call, TOOL.name, Profile::Chain, &code)
     };
     let run = runner.run(request).await;
-    Ok(chain::answer_of(runner, &run, &caller, &code))
+    Ok(chain::answer_of(&shared, &run, &caller, &code))
 }

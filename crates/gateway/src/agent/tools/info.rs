@@ -11,7 +11,7 @@ use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, host_functions, named};
 use crate::runtime::Gateway;
 use toolgate_catalog::search::ready_call;
-use toolgate_catalog::types::learned::learned_signature;
+use toolgate_catalog::types::learned::known_signature;
 use toolgate_catalog::{ToolRef, types};
 use toolgate_mcp::server::ToolCall;
 
@@ -61,21 +61,20 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 /// What there is to say about a tool.
 pub(in super::super) fn describe(gateway: &Gateway, tool: ToolRef<'_>, full: bool) -> Value {
     let learned = gateway.learned_types();
-    let known = learned.get(tool.backend.name(), &tool.tool().name).cloned().unwrap_or_default();
     let mut about = json!({
         "tool": tool.spelling(),
         "backend": tool.backend.name(),
         "name": tool.tool().name,
         "state": tool.backend.state().to_string(),
         "description": tool.tool().description(),
-        "signature": learned_signature(tool, &known),
+        "signature": known_signature(tool, &learned),
         "call": ready_call(tool),
     });
-    if let Some(annotations) = tool.tool().raw().get("annotations") {
+    if let Some(annotations) = tool.tool().annotations() {
         about["annotations"] = annotations.clone();
     }
     if gateway.breaks_its_schema(tool.backend.name(), &tool.tool().name) {
-        about["note"] = json!("its results do not always fit its output schema");
+        about["note"] = json!(types::BREAKS_ITS_SCHEMA);
     }
     if full {
         about["input_schema"] = tool.tool().input_schema().clone();

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::super::arguments::{Refusal, Text, read, schema_of};
 use super::super::{Shared, answer, waiting};
 use super::{Hints, Tool, ToolFuture, named};
-use crate::runtime::KeyName;
 use toolgate_mcp::server::ToolCall;
 use toolgate_wire::Access;
 
@@ -46,11 +45,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         .gateway
         .key_names(tool.backend.name())
         .into_iter()
-        .map(|key| match key {
-            KeyName::Variable(name) => json!({ "name": name, "kind": "variable", "set": true }),
-            KeyName::Header(name) => json!({ "name": name, "kind": "header", "set": true }),
-            KeyName::Scheme(name) => json!({ "name": name, "kind": "security scheme", "set": true }),
-        })
+        .map(|key| json!({ "name": key.name, "kind": key.kind.name(), "set": key.is_set }))
         .collect();
     let required =
         tool.tool().input_schema().get("required").cloned().filter(Value::is_array).unwrap_or_else(|| json!([]));
@@ -65,9 +60,12 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 /// The variables that a backend lacks which cannot be started as it is configured.
 fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
     let config = shared.gateway.config();
+    let catalog = shared.gateway.catalog();
     let (name, server) = config.incomplete.iter().find(|(name, _)| {
-        let rest = tool.strip_prefix(name.as_str());
-        access.permits(name.as_str()) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        let identifier = catalog.backend(name.as_str()).map_or(name.as_str(), |backend| backend.identifier());
+        let is_named =
+            |spelling: &str| tool.strip_prefix(spelling).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        access.permits(name.as_str()) && (is_named(name.as_str()) || is_named(identifier))
     })?;
     let keys: Vec<Value> = server
         .unset()

@@ -24,7 +24,7 @@ pub(super) use run_status::paused_text;
 
 use super::Shared;
 use super::arguments::Refusal;
-use crate::bridge::unready;
+use toolgate_bridge::unready;
 use toolgate_catalog::{BackendState, Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_wire::CallerScope;

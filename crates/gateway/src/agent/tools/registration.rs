@@ -47,7 +47,7 @@ const TEMPLATE: &str = "manual_call_template";
 /// How long a new backend may take; `npx` may download first.
 const START: Duration = Duration::from_secs(60);
 /// Tools listed in the answer.
-const SHOWN: usize = 50;
+const MAX_SHOWN: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -118,7 +118,7 @@ async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal>
     Ok(answer::pretty(&json!({
         "registered": name,
         "tool_count": tools.len(),
-        "tools": tools.iter().take(SHOWN).collect::<Vec<_>>(),
+        "tools": tools.iter().take(MAX_SHOWN).collect::<Vec<_>>(),
     })))
 }
 

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolgate_wire::Profile;
 
-use super::super::answer::{bounded, failure, text, text_block};
+use super::super::answer::text;
 use super::super::arguments::{self, Refusal, Text, schema_of};
-use super::super::{Shared, caller_of};
+use super::super::{Shared, request_of};
+use super::chain::computed;
 use super::{Hints, Tool, ToolFuture};
-use crate::run::{Door, RunRequest, explain};
 use toolgate_mcp::server::ToolCall;
 use toolgate_output::results::{KeyPath, LineRange, Reading};
+use toolgate_run::RunRequest;
 
 pub(super) static READ: Tool = Tool {
     name: "read_result",
@@ -90,21 +91,8 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let runner = shared.gateway.runner();
     let results = runner.results(&call.scope.caller).ok_or_else(not_kept)?;
     let data = results.data(&id).map_err(|error| Refusal(format!("result_id: {error}")))?;
-    let caller = caller_of(&call);
-    let request = RunRequest {
-        data: Some(data),
-        caller: caller.clone(),
-        cancel: call.cancel.clone(),
-        door: Door::Mcp(QUERY.name),
-        session: Some(call.caller),
-        ..RunRequest::new(Profile::Compute, code.as_str())
-    };
-    let run = runner.run(request).await;
-    let settings = shared.output();
-    match runner.shape(&run, &caller, &settings, None) {
-        Some(response) => Ok(json!({ "content": [text_block(response.text)] })),
-        None => Ok(failure(bounded(explain(&run.report, &code), settings.max_output_size))),
-    }
+    let request = RunRequest { data: Some(data), ..request_of(&call, QUERY.name, Profile::Compute, &code) };
+    Ok(computed(&shared, request).await)
 }
 
 fn not_kept() -> Refusal {

@@ -7,13 +7,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::answer::{bounded, text};
+use super::super::answer::{bounded, text, text_block};
 use super::super::arguments::{Count, Refusal, read, schema_of};
+use super::super::tasks::{result_of, timestamp};
 use super::super::{Shared, caller_of};
 use super::{Hints, Tool, ToolFuture};
-use crate::run::PausedRun;
-use crate::run::durable::{ListRuns, PendingView, RunStatus, RunView};
 use toolgate_mcp::server::ToolCall;
+use toolgate_run::PausedRun;
+use toolgate_run::durable::{DurableError, DurableRuns, ListRuns, PendingView, RunStatus, RunView};
+use toolgate_wire::CallerScope;
 
 pub(super) static TOOL: Tool = Tool {
     name: "run_status",
@@ -47,19 +49,40 @@ async fn status(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let id = run_id.filter(|id| !id.is_empty());
     let wait = Duration::from_secs(wait.map_or(0, |it| it.0));
     let runner = shared.gateway.runner();
-    let caller = caller_of(&call).name;
+    let caller = caller_of(&call);
     let runs = runner.durable().await.map_err(|error| Refusal(error.to_string()))?;
-    let room = runner.output().max_output_size;
+    let room = shared.output().max_output_size;
     let Some(id) = id else {
-        let list = ListRuns { caller: Some(caller), most: MAX_LISTED, ..ListRuns::default() };
-        let page = runs.list(list).await.map_err(|error| Refusal(error.to_string()))?;
-        let listed = page.runs.iter().map(|run| format!("{} {}", run.run, run.status.name()));
-        let listed: Vec<String> = listed.collect();
-        let none = "no durable runs".to_owned();
-        return Ok(text(if listed.is_empty() { none } else { bounded(listed.join("\n"), room) }));
+        let listed = listed(&runs, caller.name).await.map_err(|error| Refusal(error.to_string()))?;
+        return Ok(text(bounded(listed, room)));
     };
-    let view = runs.wait(&id, Some(&caller), wait).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
-    Ok(text(bounded(described(&view), room)))
+    let view = runs.wait(&id, Some(&caller.name), wait).await.map_err(|error| Refusal(format!("run_id: {error}")))?;
+    Ok(returned(&shared, &caller, &view).unwrap_or_else(|| text(bounded(described(&view), room))))
+}
+
+/// The caller's recent runs: when each began and how its program begins, by which a lost one is found.
+async fn listed(runs: &DurableRuns, caller: String) -> Result<String, DurableError> {
+    let list = ListRuns { caller: Some(caller), most: MAX_LISTED, ..ListRuns::default() };
+    let mut lines = Vec::new();
+    for run in runs.list(list).await?.runs {
+        let began = timestamp(run.began);
+        let code = runs.first_line(&run.run).await.unwrap_or_default();
+        lines.push(format!("{} {} began {began}: {code}", run.run, run.status.name()));
+    }
+    Ok(if lines.is_empty() { "no durable runs".to_owned() } else { lines.join("\n") })
+}
+
+/// The result of a run that has returned a value: as the call would have been answered, with what is left out kept.
+fn returned(shared: &Shared, caller: &CallerScope, view: &RunView) -> Option<Value> {
+    let text = view.report.as_ref()?.get();
+    let report: Value = serde_json::from_str(text).ok()?;
+    if report["ok"] != true {
+        return None;
+    }
+    let mut result = result_of(shared, caller, text, report);
+    let ended = text_block(format!("the run {} has ended, and returned:", view.summary.run));
+    result["content"].as_array_mut()?.insert(0, ended);
+    Some(result)
 }
 
 fn described(view: &RunView) -> String {
@@ -84,11 +107,16 @@ pub(in crate::agent) fn paused_text(paused: &PausedRun) -> String {
     format!(
         "The run {run} is paused: a person has to decide about {} of its calls. You cannot approve them. Tell the user, who \
          decides with `toolgate pending` and `toolgate approve {run} CALL` (or deny), or at POST /v1/runs/{run}/decisions. Then \
-         run_status({{ run_id: \"{run}\" }}) gives the result.\n{}",
+         run_status({{ run_id: \"{run}\" }}) gives the result.{}\n{}",
         paused.pending.len(),
+        if paused.pending.iter().any(|call| call.login.is_some()) { LOGIN_TEXT } else { "" },
         calls.join("\n")
     )
 }
+
+/// What else a model is told where a call waits for a login.
+const LOGIN_TEXT: &str = " A call that needs a login goes on by itself once the user has logged in: with the command that it names, or \
+                          with the button Log in on the page of `toolgate ui`.";
 
 fn line_of(call: &PendingView) -> String {
     let name = call.backend.as_ref().map_or_else(|| call.tool.clone(), |backend| format!("{backend}.{}", call.tool));

@@ -11,13 +11,13 @@ use toolgate_wire::{Code, LimitRequest, Limits, Profile};
 
 use super::super::arguments::{Refusal, Text, read, schema_of};
 use super::super::progress::Steps;
-use super::super::{Shared, answer, caller_of};
+use super::super::{Shared, answer, request_of};
 use super::chain::output_meta;
 use super::{Hints, Tool, ToolFuture};
-use crate::run::{Door, RunReport, RunRequest};
 use toolgate_functions::docs;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::{OutputSettings, Response};
+use toolgate_run::{RunReport, RunRequest};
 
 pub(super) static TOOL: Tool = Tool {
     name: "run_code",
@@ -28,16 +28,32 @@ pub(super) static TOOL: Tool = Tool {
     call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
 };
 
-/// From the registry, so that it says what there is.
+/// The most time that can be asked for.
+const MAX_WALL: Duration = Duration::from_millis(5_000);
+
+/// From the registry and the limits in force, so that it says what there is.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
+    let longest = LimitRequest { wall: Some(MAX_WALL), ..LimitRequest::default() };
+    let granted = shared.gateway.runner().limits(Profile::Snippet, &longest);
+    let granted = granted.and_then(|granted| granted.resolve(Profile::Snippet)).map(|granted| granted.limits);
+    let limits = granted.unwrap_or_else(|_| Limits::of(Profile::Snippet));
+    let (seconds, characters) = (limits.wall.as_secs_f64(), grouped(limits.code));
     let functions = docs::for_model(&shared.gateway.functions(&scope.caller));
     let functions = if functions.is_empty() { "none".to_owned() } else { functions };
     format!(
         "Runs a short JavaScript or TypeScript snippet in a sealed sandbox and returns its result, output and errors. \
          `return` the result; console.log goes to stdout, console.error to stderr. No imports, no files, no tools (use \
-         call_tool_chain for those). At most 5 seconds; the code has at most 12,000 characters.\n\n\
+         call_tool_chain for those). At most {seconds} seconds; the code has at most {characters} characters.\n\n\
          Host functions:\n{functions}"
     )
+}
+
+/// A number with commas, such as 12,000.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let places = digits.len();
+    let comma = |at: usize| if at > 0 && (places - at).is_multiple_of(3) { "," } else { "" };
+    digits.char_indices().map(|(at, digit)| format!("{}{digit}", comma(at))).collect()
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -79,13 +95,8 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let request = RunRequest {
         limits,
         data: asked.hints.filter(|hints| !hints.is_empty()).map(|hints| Value::Object(hints).to_string()),
-        caller: caller_of(&call),
-        cancel: call.cancel.clone(),
         observer: call.progress.clone().map(|client| Steps::new(client) as Arc<dyn Observer>),
-        door: Door::Mcp(TOOL.name),
-        origin: call.origin.clone(),
-        session: Some(call.caller),
-        ..RunRequest::new(Profile::Snippet, asked.code.0)
+        ..request_of(&call, TOOL.name, Profile::Snippet, &asked.code.0)
     };
     let caller = request.caller.clone();
     let run = runner.run(request).await;
@@ -99,7 +110,8 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 
 /// The whole report as structured content, with what clients of this tool have always got: `result`, `stdout`, `stderr`,
 /// `errorName`, `environment`. Where the value was too long, its reduced text is in its place, and the whole of it is kept.
-/// The text is for clients without structured content, and does not repeat it: the value, or the failure, and the console.
+/// The text is for clients that show a model no structured content: the value, or the failure, and the console, without the rest
+/// of the report.
 fn result(run: &RunReport, limits: &Limits, reduced: Option<Response>, most: usize) -> Value {
     let report = &run.report;
     let mut value = match &reduced {

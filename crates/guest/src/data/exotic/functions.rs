@@ -41,6 +41,24 @@ fn replace(owner: &Object<'_>, label: &CStr, length: c_int, call: Call, class: q
     let ctx = owner.ctx();
     let name = label.to_str().map_err(|_| Error::Unknown)?;
     let original: Function<'_> = owner.get(name)?;
+    let wrapped = with_quick_way(ctx, &original, label, length, call, class)?;
+    owner.prop(name, Property::from(wrapped).writable().configurable())
+}
+
+/// `String.prototype.localeCompare`, which has `slow` compare what it does not: texts that are not ASCII, in a locale, or no texts.
+pub(crate) fn locale_compare<'js>(ctx: &Ctx<'js>, slow: &Function<'js>) -> Result<Value<'js>> {
+    with_quick_way(ctx, slow, c"localeCompare", 1, locale_compare_call, 0)
+}
+
+/// A function that tries `call` before the original.
+fn with_quick_way<'js>(
+    ctx: &Ctx<'js>,
+    original: &Function<'js>,
+    label: &CStr,
+    length: c_int,
+    call: Call,
+    class: qjs::JSClassID,
+) -> Result<Value<'js>> {
     let mut data = [original.as_raw()];
     let raw = ctx.as_raw().as_ptr();
     // SAFETY: the engine duplicates the one value in `data` and copies the name.
@@ -52,8 +70,7 @@ fn replace(owner: &Object<'_>, label: &CStr, length: c_int, call: Call, class: q
         return Err(Error::Exception);
     }
     // SAFETY: the engine returned an owned reference.
-    let wrapped = unsafe { Value::from_raw(ctx.clone(), made) };
-    owner.prop(name, Property::from(wrapped).writable().configurable())
+    Ok(unsafe { Value::from_raw(ctx.clone(), made) })
 }
 
 /// The arguments of one call.
@@ -184,7 +201,9 @@ unsafe extern "C" fn locale_compare_call(
 ) -> qjs::JSValue {
     // SAFETY: the engine passes a live context and `count` live values; the one value in `data` is the original function.
     unsafe {
-        let quick = compared(ctx, this, Arguments { count, first }.raw(0));
+        let given = Arguments { count, first };
+        let has_locale = !(qjs::JS_IsUndefined(given.raw(1)) && qjs::JS_IsUndefined(given.raw(2)));
+        let quick = if has_locale { None } else { compared(ctx, this, given.raw(0)) };
         quick.unwrap_or_else(|| qjs::JS_Call(ctx, *data, this, count, first))
     }
 }

@@ -26,6 +26,7 @@ mod value;
 
 pub(crate) use class::{RecordClass, Share};
 pub(crate) use doc::Mutability;
+pub(crate) use functions::locale_compare;
 pub(crate) use identities::Identities;
 pub use text::Text;
 pub(crate) use text::{Buffer, Elements};

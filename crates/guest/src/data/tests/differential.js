@@ -31,10 +31,15 @@
   const spaces = [undefined, 0, 1, 2.9, -1, 20, NaN, "\t", "--", "", "abcdefghijklmno", "é", "\ud800", null, true, Object(3), Object("> "), {}, []];
   const replacers = [undefined, null, 1, "a", (key, v) => v, (key, v) => (key === "a" ? undefined : v), ["a", "id", 0], {}];
   return (value, at) => {
-    const differences = [];
+    // Not a list: programs change what lists inherit.
+    let differences = "";
     const compare = (what, act) => {
-      const [now, before] = [outcome(() => act(replaced)), outcome(() => act(originals))];
-      if (now !== before) differences.push(`${what}: ${now} but was ${before}`);
+      const now = outcome(() => act(replaced));
+      const before = outcome(() => act(originals));
+      // The interpreter's own functions keep their stack in a list of the program's realm, which inherits what the program has made
+      // of Array.prototype; those of the standard do not see that.
+      if (/^threw TypeError ('\d+' is read-only|no setter for property)/.test(before)) return;
+      if (now !== before) differences += `${what}: ${now} but was ${before}\n`;
     };
     compare("stringify", (f) => f.stringify(value));
     compare("pretty", (f) => f.stringify(value, null, spaces[at % spaces.length]));
@@ -49,6 +54,6 @@
     compare("order", (f) => strings.map((one) => strings.map((other) => f.compare.call(one, other))));
     compare("order of others", (f) => [value, null, undefined, 1, ["a"]].map((other) => outcome(() => f.compare.call(other, value))));
     compare("round trip", (f) => f.parse(f.stringify([value, "padding".repeat(40)])));
-    return differences.join("\n");
+    return differences;
   };
 })

@@ -8,7 +8,7 @@ use super::super::Text;
 use super::super::clone::without_native_copy;
 use super::super::exotic::Mutability;
 use super::super::parse::lazy;
-use super::lazy::{Program, document, program, runner};
+use super::lazy::{Program, document, outcome, program, runner};
 use super::*;
 
 struct Both<'js> {
@@ -20,9 +20,7 @@ struct Both<'js> {
 
 /// Runs `test` in a prepared context.
 fn with_both<R>(test: impl for<'js> FnOnce(Ctx<'js>, Both<'js>) -> R) -> R {
-    let runtime = Runtime::new().expect("runtime");
-    runtime.set_memory_limit(256 << 20);
-    runtime.set_max_stack_size(256 << 10);
+    let runtime = bounded_runtime();
     let context = Context::full(&runtime).expect("context");
     context.with(|ctx| {
         let pick = "({ stringify: JSON.stringify, parse: JSON.parse, keys: Object.keys, values: Object.values,
@@ -64,13 +62,8 @@ fn all_differences<'js>(
     program: &Program,
     at: usize,
 ) -> String {
-    let ctx = compare.ctx();
-    let steps = Array::new(ctx.clone()).expect("array");
-    for (at, step) in program.iter().enumerate() {
-        steps.set(at, step.to_vec()).expect("step");
-    }
     let mut found = differences(compare, data.clone(), at);
-    let seen: Object<'js> = runner.call((data, steps)).catch(ctx).unwrap_or_else(|error| panic!("{error}"));
+    let Some(seen) = outcome(runner, data, program) else { return found };
     let pool: Array<'js> = seen.get("pool").expect("pool");
     for (index, value) in pool.iter::<Value<'js>>().enumerate() {
         found.push_str(&differences(compare, value.expect("value"), at + index));

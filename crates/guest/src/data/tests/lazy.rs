@@ -140,21 +140,45 @@ pub(super) fn runner<'js>(ctx: &Ctx<'js>, everything: bool) -> Function<'js> {
 
 type Seen = (String, Vec<std::result::Result<String, SerialiseError>>);
 
-/// The program's notes, and the JSON of every value that it came across.
-fn run<'js>(runner: &Function<'js>, data: Value<'js>, program: &Program) -> Seen {
+/// What the program noted and came across. None if it goes round and round: a prototype chain with a Proxy in it can be
+/// endless, in any engine.
+pub(super) fn outcome<'js>(runner: &Function<'js>, data: Value<'js>, program: &Program) -> Option<Object<'js>> {
     let ctx = runner.ctx();
     let steps = Array::new(ctx.clone()).expect("array");
     for (at, step) in program.iter().enumerate() {
         steps.set(at, step.to_vec()).expect("step");
     }
-    let seen: Object<'js> = runner.call((data, steps)).catch(ctx).unwrap_or_else(|error| panic!("{error}"));
+    POLLS.set(0);
+    let seen: rquickjs::Result<Object<'js>> = runner.call((data, steps));
+    if POLLS.replace(0) > MOST_POLLS {
+        ctx.catch();
+        return None;
+    }
+    Some(seen.catch(ctx).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The program's notes, and the JSON of every value that it came across.
+fn run<'js>(runner: &Function<'js>, data: Value<'js>, program: &Program) -> Option<Seen> {
+    let ctx = runner.ctx();
+    let seen = outcome(runner, data, program)?;
     let pool: Array<'js> = seen.get("pool").expect("pool");
     let json = |value: rquickjs::Result<Value<'js>>| {
         let json = to_json(ctx, value.expect("value"), &roomy());
         ctx.catch();
         json
     };
-    (seen.get("notes").expect("notes"), pool.iter::<Value<'js>>().map(json).collect())
+    Some((seen.get("notes").expect("notes"), pool.iter::<Value<'js>>().map(json).collect()))
+}
+
+#[test]
+fn a_program_that_never_ends_is_left() {
+    // A record that inherits from a Proxy of itself is asked for its class.
+    with_realm(|ctx| {
+        let endless: Function<'_> = ctx
+            .eval("(data) => { data.__proto__ = new Proxy(data, {}); return { notes: data instanceof Object, pool: [] }; }")
+            .expect("function");
+        assert!(run(&endless, as_records(&ctx, "{}").expect("lazy"), &Vec::new()).is_none());
+    });
 }
 
 proptest! {

@@ -6,15 +6,36 @@ mod lazy;
 mod records;
 mod serialise;
 
+use std::cell::Cell;
+
 use rquickjs::{CatchResultExt as _, Context, Ctx, Runtime, Value};
 
 use super::{Caps, DepthPolicy, SerialiseError, UnwritablePolicy, install, install_structured_clone, to_json};
 
-/// Runs `test` in a prepared context.
-pub(crate) fn with_realm<R>(test: impl for<'js> FnOnce(Ctx<'js>) -> R) -> R {
+/// A random program is over long before, on any machine: the interpreter asks once in ten thousand steps.
+const MOST_POLLS: u32 = 5_000;
+
+thread_local! {
+    /// How often the interpreter has asked whether it should go on, since the program began.
+    static POLLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A runtime that interrupts code that never ends.
+fn bounded_runtime() -> Runtime {
     let runtime = Runtime::new().expect("runtime");
     runtime.set_memory_limit(256 << 20);
     runtime.set_max_stack_size(256 << 10);
+    POLLS.set(0);
+    runtime.set_interrupt_handler(Some(Box::new(|| {
+        POLLS.set(POLLS.get() + 1);
+        POLLS.get() > MOST_POLLS
+    })));
+    runtime
+}
+
+/// Runs `test` in a prepared context.
+pub(crate) fn with_realm<R>(test: impl for<'js> FnOnce(Ctx<'js>) -> R) -> R {
+    let runtime = bounded_runtime();
     let context = Context::full(&runtime).expect("context");
     context.with(|ctx| {
         install(&ctx).expect("install");

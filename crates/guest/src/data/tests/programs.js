@@ -42,7 +42,7 @@
     (t, k) => { const v = t[k]; note("read", isObject(v) ? typeof v : v); keep(v); },
     (t, k, n) => { t[k] = n; note("wrote", t[k]); },
     // Not as a length: an array of one number would become one, and sorting two thousand million holes takes its time.
-    (t, k, n, o) => { if (k === "length") return; t[k] = o; note("linked", t[k] === o); },
+    (t, k, n, o) => { if (k === "length" || (k === "__proto__" && !mayInherit(o))) return; t[k] = o; note("linked", t[k] === o); },
     (t, k) => note("delete", delete t[k], k in t),
     (t) => note("keys", Object.keys(t).join()),
     (t) => keep({ ...t }),

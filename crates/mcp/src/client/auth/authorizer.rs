@@ -9,6 +9,7 @@ use std::sync::Arc;
 use reqwest::Url;
 use tokio::sync::Mutex;
 
+use super::allowed_hosts::AllowedHosts;
 use super::challenge::Challenge;
 use super::login::{AuthorizationResponse, PendingLogin};
 use super::metadata::{self, Discovered, Endpoints};
@@ -41,6 +42,8 @@ pub struct AuthSettings {
     pub scopes: Vec<String>,
     /// Where tokens are issued, for a server that has no metadata.
     pub endpoints: Option<Endpoints>,
+    /// Hosts and networks that the login may lead to although they are not public: names, `*.NAME`, addresses, networks.
+    pub allow_hosts: Vec<String>,
 }
 
 /// Whether there is a login.
@@ -112,7 +115,9 @@ impl Authorizer {
         let token = settings.endpoints.as_ref().and_then(|endpoints| Url::parse(&endpoints.token).ok());
         let is_inner =
             [Some(&server), token.as_ref()].into_iter().flatten().any(|url| AddressRule::of(url) == AddressRule::Any);
-        let transport = AuthTransport::new(if is_inner { AddressRule::Any } else { AddressRule::Public })?;
+        let rule = if is_inner { AddressRule::Any } else { AddressRule::Public };
+        let allowed = AllowedHosts::new(settings.allow_hosts.iter().map(String::as_str));
+        let transport = AuthTransport::new(rule, allowed)?;
         Ok(Self { server, transport, settings, store, turn: Mutex::default() })
     }
 

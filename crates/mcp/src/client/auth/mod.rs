@@ -7,7 +7,7 @@
 //!
 //! # Layout
 //! - `challenge`: the `WWW-Authenticate` header of a refusal
-//! - `transport`: bounded requests to addresses that a server may name; `metadata`: the documents, and where they are
+//! - `transport`: bounded requests to addresses that a server may name; `allowed_hosts`: those that the configuration adds; `metadata`: the documents, and where they are
 //! - `registration`: which client this is at an authorization server
 //! - `login`: one login, from the URL for the browser to the code; `redirect`: receives the browser on this machine
 //! - `token`: requests for tokens
@@ -15,6 +15,7 @@
 //!
 //! Opening a browser is up to the command line; asking a person during a run, to the gateway.
 
+mod allowed_hosts;
 mod authorizer;
 mod challenge;
 mod login;

@@ -85,7 +85,7 @@ struct Page {
 
 const RECEIVED: Page = Page {
     status: "200 OK",
-    text: "Toolgate has received the answer. You can close this page and go back to the terminal.",
+    text: "Toolgate has received the answer. You can close this page and go back to where you began.",
 };
 const REFUSED: Page = Page { status: "400 Bad Request", text: "This is not the answer that Toolgate waits for." };
 

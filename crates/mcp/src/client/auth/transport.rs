@@ -5,6 +5,7 @@
 //! the guard: connections go to the addresses that it checked.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -14,6 +15,7 @@ use toolgate_wire::ByteBudget;
 use toolgate_wire::addresses::not_public;
 
 use super::AuthError;
+use super::allowed_hosts::AllowedHosts;
 use crate::buffer::Buffer;
 use crate::json_text::{self, JsonText};
 use toolgate_wire::foreign_text::one_line;
@@ -24,6 +26,11 @@ pub(super) const MAX_DOCUMENT_BYTES: usize = 256 << 10;
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most characters of a refusal that are shown.
 const MAX_REFUSAL_CHARS: usize = 200;
+
+const INNER_ADDRESS: &str =
+    "it leads to an inner address; if it is meant, add it to `allowHosts` of the server's `auth`";
+const INNER_NAME: &str =
+    "the name leads to an inner address; if it is meant, add it to `allowHosts` of the server's `auth`";
 
 /// Which addresses may be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +57,33 @@ impl AddressRule {
     }
 }
 
-struct GuardedResolver(AddressRule);
+/// The rule, and the hosts and networks that the configuration lifts it for.
+#[derive(Debug, Clone)]
+struct PermittedAddresses {
+    rule: AddressRule,
+    allowed: Arc<AllowedHosts>,
+}
+
+impl PermittedAddresses {
+    fn permits(&self, address: IpAddr) -> bool {
+        self.rule.permits(address) || self.allowed.has_address(address)
+    }
+
+    fn permits_host(&self, name: &str) -> bool {
+        self.rule == AddressRule::Any || self.allowed.has_name(name)
+    }
+}
+
+struct GuardedResolver(PermittedAddresses);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let rule = self.0;
+        let permitted = self.0.clone();
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            if found.iter().any(|address| !rule.permits(address.ip())) {
-                return Err("the name leads to an inner address".into());
+            let is_permitted = |address: &SocketAddr| permitted.permits(address.ip());
+            if !permitted.permits_host(name.as_str()) && !found.iter().all(is_permitted) {
+                return Err(INNER_NAME.into());
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
@@ -69,7 +94,7 @@ impl Resolve for GuardedResolver {
 #[derive(Debug, Clone)]
 pub(super) struct AuthTransport {
     client: Client,
-    rule: AddressRule,
+    permitted: PermittedAddresses,
 }
 
 /// An answer: its status, and its JSON.
@@ -80,17 +105,18 @@ pub(super) struct Answer {
 }
 
 impl AuthTransport {
-    pub(super) fn new(rule: AddressRule) -> Result<Self, AuthError> {
+    pub(super) fn new(rule: AddressRule, allowed: AllowedHosts) -> Result<Self, AuthError> {
+        let permitted = PermittedAddresses { rule, allowed: Arc::new(allowed) };
         // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .dns_resolver(GuardedResolver(rule))
+            .dns_resolver(GuardedResolver(permitted.clone()))
             .timeout(EXCHANGE_TIMEOUT)
             .no_proxy()
             .build();
         let failed = |error: reqwest::Error| AuthError::Unreachable { what: "the network", reason: error.to_string() };
-        Ok(Self { client: client.map_err(failed)?, rule })
+        Ok(Self { client: client.map_err(failed)?, permitted })
     }
 
     /// Checks a URL that a document named.
@@ -103,13 +129,15 @@ impl AuthTransport {
             Some(url::Host::Domain(_)) => None,
             None => return Err(refused("it has no host")),
         };
-        if address.is_some_and(|address| !self.rule.permits(address)) {
-            return Err(refused("it leads to an inner address"));
+        if address.is_some_and(|address| !self.permitted.permits(address)) {
+            return Err(refused(INNER_ADDRESS));
         }
         let is_local = address.is_some_and(|address| address.is_loopback()) || url.host_str() == Some("localhost");
         match url.scheme() {
             "https" => {}
-            "http" if is_local && self.rule == AddressRule::Any => {}
+            // An address of this machine got here by the rule or by `allowHosts`; the name must be permitted as well.
+            "http" if address.is_some_and(|address| address.is_loopback()) => {}
+            "http" if is_local && self.permitted.permits_host("localhost") => {}
             _ => return Err(refused("it is not HTTPS")),
         }
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
@@ -201,7 +229,12 @@ mod tests {
     use super::*;
 
     fn check(server: &str, named: &str, permitted: bool) {
-        let transport = AuthTransport::new(AddressRule::of(&Url::parse(server).unwrap())).unwrap();
+        check_allowing(&[], server, named, permitted);
+    }
+
+    fn check_allowing(allowed: &[&str], server: &str, named: &str, permitted: bool) {
+        let allowed = AllowedHosts::new(allowed.iter().copied());
+        let transport = AuthTransport::new(AddressRule::of(&Url::parse(server).unwrap()), allowed).unwrap();
         assert_eq!(transport.check("it", named).is_ok(), permitted, "{server} {named}");
     }
 
@@ -236,11 +269,34 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_server_reaches_no_name_that_leads_inside() {
-        let transport = AuthTransport::new(AddressRule::Public).unwrap();
+        let transport = AuthTransport::new(AddressRule::Public, AllowedHosts::default()).unwrap();
         let url = transport.check("it", "https://localhost.example.com/").map(drop);
         assert_eq!(url, Ok(()));
-        let resolver = GuardedResolver(AddressRule::Public);
-        let found = resolver.resolve("localhost".parse().unwrap()).await;
-        assert!(found.is_err());
+        for (allowed, reaches) in [("other.example", false), ("localhost", true), ("127.0.0.0/8, ::1", true)] {
+            let allowed = Arc::new(AllowedHosts::new(allowed.split(", ")));
+            let resolver = GuardedResolver(PermittedAddresses { rule: AddressRule::Public, allowed });
+            let found = resolver.resolve("localhost".parse().unwrap()).await;
+            assert_eq!(
+                found.map(drop).map_err(|error| error.to_string()),
+                if reaches { Ok(()) } else { Err(INNER_NAME.to_owned()) }
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_configuration_allows_is_reached_from_a_public_server_and_nothing_beside_it() {
+        let (server, allowed) = ("https://mcp.example.com/mcp", ["10.1.0.0/16", "127.0.0.1", "login.corp"]);
+        for (named, permitted) in [
+            ("https://10.1.2.3/x", true),
+            ("https://10.2.0.1/x", false),
+            ("http://10.1.2.3/x", false),
+            ("http://127.0.0.1:9/x", true),
+            ("http://127.0.0.2:9/x", false),
+            ("https://login.corp/x", true),
+            ("http://login.corp/x", false),
+            ("http://localhost:9/x", false),
+        ] {
+            check_allowing(&allowed, server, named, permitted);
+        }
     }
 }

@@ -1,0 +1,614 @@
+//! Decides about a call by the policy: once, before anything is sent, for every door and route.
+//!
+//! A call that is denied fails with the rule's reason. A call that must be asked about waits for its run's approver, and is
+//! then decided once more: the configuration may have changed meanwhile, and arguments that a person edited are new ones.
+//! What is let through is counted before it is sent, so that calls made at the same time share a rule's limit.
+
+mod counted;
+mod refusals;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolgate_catalog::ToolRef;
+use toolgate_engine::HostError;
+use toolgate_policy::{Action, Call, Cause, Decision, Foreknown, Policy, Traits, Usage};
+use toolgate_wire::report::CallDecision;
+use toolgate_wire::{CallId, CallState, Profile, Target};
+
+use super::RequestContext;
+use super::day_counts::{DayCounts, MemoryCounts, Today};
+use super::explain::QuestionedCall;
+use super::question_watch::QuestionWatch;
+use crate::approvals::{AskedCall, RememberedRules, Verdict};
+
+pub(super) use counted::CountedCall;
+use counted::{Counting, WaitingCall, note_counted};
+pub(super) use refusals::expired;
+use refusals::{cannot_ask, cannot_count, denied, denied_by_person, other_approvers, too_late_to_ask};
+
+/// The code of a call that the policy, or a person, does not let through.
+pub(crate) const DENIED: &str = "DENIED";
+/// The code of a call about which nobody has decided in time.
+pub(super) const EXPIRED: &str = "EXPIRED";
+
+/// Whether a call failed by a decision, of the policy or of a person.
+pub fn is_denial(code: &str) -> bool {
+    matches!(code, DENIED | EXPIRED)
+}
+
+/// How the local user is named in rules.
+pub(super) const LOCAL: &str = "local";
+/// The kind of run of a call without one.
+const DIRECT: &str = "direct";
+/// How often a call is decided about anew because others were counted at the same time.
+const MAX_ROUNDS: usize = 16;
+
+/// What the policy is asked about: a tool, or a host function.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    /// What is called, by its own names.
+    pub(super) target: Target,
+    /// `backend.tool` by their own names, or the function's name.
+    path: Arc<str>,
+    /// `backend.tool` as programs write it, where that is another spelling.
+    pub(super) spelling: Option<String>,
+    /// What is known about its effects.
+    pub(super) traits: Traits,
+}
+
+/// What the policy keeps of one run: the calls that were let through, and what was decided about each.
+#[derive(Debug, Default)]
+pub struct RunCalls {
+    usage: Mutex<Usage>,
+    decisions: Mutex<HashMap<u64, CallDecision>>,
+    stop: CancellationToken,
+    stopped: Mutex<Option<String>>,
+    /// Of a run that begins again when a person has to be asked.
+    watch: Option<Arc<QuestionWatch>>,
+}
+
+impl RunCalls {
+    /// For a run that this token ends.
+    pub fn new(stop: CancellationToken) -> Self {
+        RunCalls { stop, ..RunCalls::default() }
+    }
+
+    /// For a run that begins again when a person has to be asked, where it can.
+    pub fn watched_by(self, watch: Option<Arc<QuestionWatch>>) -> Self {
+        RunCalls { watch, ..self }
+    }
+
+    pub(super) fn watch(&self) -> Option<&QuestionWatch> {
+        self.watch.as_deref()
+    }
+
+    /// Ends the run so that it begins again, where it can: a person has to be asked about this call, or by its backend.
+    pub(super) fn begin_again(&self, call_id: u64, backend: Option<&str>) -> bool {
+        let begins_again = self.watch.as_ref().is_some_and(|watch| watch.asks(call_id, backend));
+        if begins_again {
+            self.stop.cancel();
+        }
+        begins_again
+    }
+
+    /// Takes what was decided about a call.
+    pub fn take_decision(&self, id: CallId) -> Option<CallDecision> {
+        self.decisions.lock().remove(&u64::from(id.0))
+    }
+
+    /// Why a person stopped the run, if one did.
+    pub fn stopped_because(&self) -> Option<String> {
+        self.stopped.lock().clone()
+    }
+
+    /// Notes what was decided about a call, where that is more than that no rule is about it.
+    fn note(&self, call_id: u64, decision: CallDecision) {
+        if decision.rule.is_some() || decision.action != Action::Allow.name() {
+            self.decisions.lock().insert(call_id, decision);
+        }
+    }
+
+    pub(super) fn stop(&self, reason: &str) {
+        *self.stopped.lock() = Some(reason.to_owned());
+        self.stop.cancel();
+    }
+}
+
+/// The policy in force, and the calls of each caller today.
+pub(super) struct CallPolicy {
+    policy: RwLock<Arc<Policy>>,
+    /// What was let through today.
+    days: RwLock<Arc<dyn DayCounts>>,
+    /// Calls that a person is asked about, by what they will count for. Those of other processes are not known here.
+    waiting: Mutex<HashMap<String, u64>>,
+    /// Approvals that stand for later calls.
+    pub(super) remembered: RwLock<Arc<RememberedRules>>,
+    /// Backends that an agent added while the gateway runs.
+    added: RwLock<HashSet<String>>,
+}
+
+impl Default for CallPolicy {
+    fn default() -> Self {
+        CallPolicy {
+            policy: RwLock::default(),
+            days: RwLock::new(Arc::new(MemoryCounts::default())),
+            waiting: Mutex::default(),
+            remembered: RwLock::default(),
+            added: RwLock::default(),
+        }
+    }
+}
+
+impl CallPolicy {
+    /// Puts another policy in force. What was counted stays.
+    pub(super) fn replace(&self, policy: Policy) {
+        *self.policy.write() = Arc::new(policy);
+    }
+
+    /// Counts calls of a day elsewhere.
+    pub(super) fn count_in(&self, days: Arc<dyn DayCounts>) {
+        *self.days.write() = days;
+    }
+
+    fn days(&self) -> Arc<dyn DayCounts> {
+        Arc::clone(&self.days.read())
+    }
+
+    pub(super) fn current(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read())
+    }
+
+    /// Decides about a call, asks where that is needed, and gives the arguments to send. The call is counted: one that is not sent
+    /// after all is to be [taken back](CallPolicy::take_back).
+    pub(super) async fn permit(
+        &self,
+        subject: &Subject,
+        arguments: Value,
+        asked: &RequestContext,
+        check_edited: impl Fn(&Value) -> Result<(), HostError>,
+    ) -> Result<(Value, CountedCall), HostError> {
+        let is_remembered = |decision: &Decision| self.is_remembered(subject, &arguments, decision, asked);
+        let (decision, counted) = self.decide(subject, &arguments, asked, None, is_remembered).await?;
+        let mut record = noted(&decision);
+        let note = |record: CallDecision| asked.run.iter().for_each(|run| run.note(asked.call_id, record.clone()));
+        match (decision.action, counted) {
+            (Action::Deny, _) => {
+                note(record);
+                Err(denied(subject, &decision))
+            }
+            (action, Counting::Counted(counted)) => {
+                record.verdict = (action == Action::Ask).then_some("remembered");
+                note(record);
+                Ok((arguments, counted))
+            }
+            (_, Counting::Waits(today)) => {
+                let waits = WaitingCall::new(self, subject, &decision, asked, today);
+                let answer = self.ask(subject, arguments, &waits, &mut record, check_edited).await;
+                note(record);
+                answer
+            }
+        }
+    }
+
+    /// Whether a person has approved calls like this one before, and wants not to be asked again.
+    fn is_remembered(&self, subject: &Subject, arguments: &Value, decision: &Decision, asked: &RequestContext) -> bool {
+        let rules = Arc::clone(&self.remembered.read());
+        let answer = with_call(subject, arguments, asked, |call| rules.answer(call, decision, asked.run_id.as_deref()));
+        answer.is_some()
+    }
+
+    /// Decides, and counts the call where it is let through: it is allowed, or its question `is_answered`. A call that a person is to
+    /// be asked about counts in its run only. `waits` is the same call, where it was asked about before.
+    async fn decide(
+        &self,
+        subject: &Subject,
+        arguments: &Value,
+        asked: &RequestContext,
+        waits: Option<&WaitingCall<'_>>,
+        is_answered: impl Fn(&Decision) -> bool,
+    ) -> Result<(Decision, Counting), HostError> {
+        for _ in 0..MAX_ROUNDS {
+            let policy = self.current();
+            let mut today = self.look_up(&policy, subject, asked).await?;
+            let decide = |today: Option<&Today>| self.decide_in_run(&policy, subject, arguments, asked, waits, today);
+            let decision = decide(today.as_ref());
+            if decision.action == Action::Deny || (decision.action == Action::Ask && !is_answered(&decision)) {
+                return Ok((decision, Counting::Waits(today)));
+            }
+            let mut counted = CountedCall::in_run(subject, &decision);
+            let Some(today) = &mut today else { return Ok((decision, Counting::Counted(counted))) };
+            let names = today.names_of(decision.rule.as_deref());
+            let before = match self.days().add(today.day, names.clone()).await {
+                Ok(before) => before,
+                Err(error) => {
+                    self.take_back(&counted, asked.run.as_deref());
+                    return Err(cannot_count(subject, &error));
+                }
+            };
+            counted.day = Some((today.day, names));
+            note_counted(&counted, asked);
+            if today.update(&counted.names(), &before) {
+                return Ok((decision, Counting::Counted(counted)));
+            }
+            // Others were counted since the counts were read: does the same come of those that this call found?
+            self.take_back_in_run(&counted, asked.run.as_deref());
+            let again = decide(Some(today));
+            if again.action == decision.action && rule_key(&again) == rule_key(&decision) {
+                return Ok((again, Counting::Counted(counted)));
+            }
+            let in_run = CountedCall::in_run(subject, &again);
+            if again.action != Action::Deny {
+                self.take_back_in_run(&in_run, asked.run.as_deref());
+            }
+            self.take_back_in_day(&counted, asked.run.as_deref());
+        }
+        let message =
+            format!("{} was not sent: too many calls are counted at the same time. Try again", subject.target);
+        Err(HostError::not_sent(DENIED, message))
+    }
+
+    /// What was counted today of that which decides about a call; `None` where no rule about it depends on that.
+    async fn look_up(
+        &self,
+        policy: &Policy,
+        subject: &Subject,
+        asked: &RequestContext,
+    ) -> Result<Option<Today>, HostError> {
+        let Some(mut today) = self.today(policy, subject, asked) else { return Ok(None) };
+        let counts = self.days().read(today.day, today.names()).await;
+        today.set(counts.map_err(|error| cannot_count(subject, &error))?);
+        Ok(Some(today))
+    }
+
+    fn today(&self, policy: &Policy, subject: &Subject, asked: &RequestContext) -> Option<Today> {
+        // A call that goes on because a person answered its server was let through and counted before.
+        if asked.approver.as_ref().is_some_and(|approver| !approver.asked_forms(asked.call_id).is_empty()) {
+            return None;
+        }
+        let path = &*subject.path;
+        let rules = policy.daily_rules(&[path, subject.spelling.as_deref().unwrap_or(path)])?;
+        Some(Today::new(caller_name(asked), path.to_owned(), rules))
+    }
+
+    /// Decides by these counts of the day, and counts the call in its run unless it is denied.
+    fn decide_in_run(
+        &self,
+        policy: &Policy,
+        subject: &Subject,
+        arguments: &Value,
+        asked: &RequestContext,
+        waits: Option<&WaitingCall<'_>>,
+        today: Option<&Today>,
+    ) -> Decision {
+        let fresh = Mutex::default();
+        let mut run = asked.run.as_ref().map_or(&fresh, |run| &run.usage).lock();
+        if let Some(waits) = waits.filter(|waits| waits.in_run.swap(false, Ordering::Relaxed)) {
+            run.take_back(&subject.path, waits.decision.rule.as_deref());
+        }
+        let day = self.usage_of(today, waits);
+        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &run, &day));
+        let decision = self.strictly(subject, policy, decision);
+        if policy.needs_usage() && decision.action != Action::Deny {
+            run.add(&subject.path, decision.rule.as_deref());
+        }
+        decision
+    }
+
+    /// The calls of the day, with those that wait, one aside.
+    fn usage_of(&self, today: Option<&Today>, without: Option<&WaitingCall<'_>>) -> Usage {
+        let Some(today) = today else { return Usage::default() };
+        let waiting = self.waiting.lock();
+        today.usage(|name| {
+            let own = without.map_or(0, |it| it.names.iter().filter(|own| *own == name).count() as u64);
+            waiting.get(name).copied().unwrap_or_default().saturating_sub(own)
+        })
+    }
+
+    /// What would be decided about a call now, without counting it. What other processes counted today is not known here: it is when
+    /// the call is made.
+    pub(super) fn foretell(
+        &self,
+        subject: &Subject,
+        arguments: &Value,
+        asked: &RequestContext,
+    ) -> Result<Decision, HostError> {
+        let policy = self.current();
+        let fresh = Mutex::default();
+        let run = asked.run.as_ref().map_or(&fresh, |run| &run.usage).lock();
+        let mut today = self.today(&policy, subject, asked);
+        if let Some(today) = &mut today {
+            today.set(self.days().known(today.day, &today.names()));
+        }
+        let day = self.usage_of(today.as_ref(), None);
+        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &run, &day));
+        let decision = self.strictly(subject, &policy, decision);
+        if decision.action == Action::Deny { Err(denied(subject, &decision)) } else { Ok(decision) }
+    }
+
+    /// A backend that an agent added may be one that rules are about, under another name: where there are rules, a person is
+    /// asked about calls that none is about.
+    fn strictly(&self, subject: &Subject, policy: &Policy, decision: Decision) -> Decision {
+        let is_added = subject.target.backend().is_some_and(|backend| self.added.read().contains(backend));
+        match decision.cause {
+            Cause::Default if is_added && !policy.rules().is_empty() && decision.action == Action::Allow => {
+                Decision { action: Action::Ask, cause: Cause::AddedBackend, ..decision }
+            }
+            _ => decision,
+        }
+    }
+
+    /// What the policy says about a call that is not made.
+    pub(super) fn without_asking(&self, subject: &Subject, asked: &QuestionedCall<'_>) -> Decision {
+        let (policy, usage) = (self.current(), Usage::default());
+        let decision = subject.with_call(*asked, |call| policy.decide(call, &usage, &usage));
+        self.strictly(subject, &policy, decision)
+    }
+
+    /// Notes whether an agent added a backend.
+    pub(super) fn note_added(&self, backend: &str, is_added: bool) {
+        let mut added = self.added.write();
+        if is_added {
+            added.insert(backend.to_owned());
+        } else {
+            added.remove(backend);
+        }
+    }
+
+    /// Counts a call of a run that goes on from its record if it was sent, and notes what the policy in force now says about
+    /// it: the record does not have what was decided then.
+    pub(super) fn note_repeated(&self, subject: &Subject, arguments: &Value, asked: &RequestContext, state: CallState) {
+        let (policy, Some(run)) = (self.current(), &asked.run) else { return };
+        let mut usage = run.usage.lock();
+        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &usage, &Usage::default()));
+        if policy.needs_usage() && state != CallState::NotSent {
+            usage.add(&subject.path, decision.rule.as_deref());
+        }
+        run.note(asked.call_id, noted(&decision));
+    }
+
+    /// A call that was counted is not sent.
+    pub(super) fn take_back(&self, counted: &CountedCall, run: Option<&RunCalls>) {
+        self.take_back_in_run(counted, run);
+        self.take_back_in_day(counted, run);
+    }
+
+    fn take_back_in_run(&self, counted: &CountedCall, run: Option<&RunCalls>) {
+        if let Some(run) = run {
+            run.usage.lock().take_back(&counted.path, counted.rule.as_deref());
+        }
+    }
+
+    fn take_back_in_day(&self, counted: &CountedCall, run: Option<&RunCalls>) {
+        let Some((day, names)) = &counted.day else { return };
+        if let Some(watch) = run.and_then(|run| run.watch()) {
+            watch.took_back(*day, names);
+        }
+        self.days().take_back(*day, names.iter().map(|name| (name.clone(), 1)).collect());
+    }
+
+    /// Takes back what a run counted in the day that begins again: its second attempt counts the same calls.
+    pub(super) fn take_back_first_attempt(&self, watch: &QuestionWatch) {
+        for (day, names) in watch.take_counted() {
+            self.days().take_back(day, names);
+        }
+    }
+
+    async fn ask(
+        &self,
+        subject: &Subject,
+        arguments: Value,
+        waits: &WaitingCall<'_>,
+        record: &mut CallDecision,
+        check_edited: impl Fn(&Value) -> Result<(), HostError>,
+    ) -> Result<(Value, CountedCall), HostError> {
+        let (decision, asked) = (waits.decision, waits.asked);
+        let Some(approver) = &asked.approver else {
+            if asked.run.as_ref().is_some_and(|run| run.begin_again(asked.call_id, None)) {
+                // The call is dropped with the run.
+                return std::future::pending().await;
+            }
+            record.verdict = None;
+            let has_changed = asked.run.as_ref().is_some_and(|run| run.watch().is_some());
+            return Err(if has_changed { too_late_to_ask(subject, decision) } else { cannot_ask(subject, decision) });
+        };
+        let text = arguments.to_string();
+        let rule = decision.rule.as_deref();
+        let expires = rule.map_or(toolgate_policy::DEFAULT_EXPIRY, |rule| rule.expiry);
+        let call = AskedCall {
+            call_id: asked.call_id,
+            target: subject.target.clone(),
+            arguments: text.clone(),
+            reason: decision.reason(),
+            rule: rule.map(|rule| rule.id.clone()),
+            rule_key: rule.map(|rule| rule.key()),
+            approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+            expires,
+            form: None,
+        };
+        match tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired) {
+            Verdict::Expired => {
+                record.verdict = Some("expired");
+                Err(expired(&subject.target))
+            }
+            Verdict::Approve { arguments: None } => {
+                record.verdict = Some("approved");
+                let counted = self.check_again(subject, &arguments, waits).await?;
+                Ok((arguments, counted))
+            }
+            Verdict::Approve { arguments: Some(edited) } => {
+                record.verdict = Some("edited");
+                record.edited(&text, &edited);
+                let edited = read_edited(&edited, &arguments)?;
+                check_edited(&edited)?;
+                let counted = self.check_again(subject, &edited, waits).await?;
+                Ok((edited, counted))
+            }
+            Verdict::Deny { reason } => {
+                record.verdict = Some("denied");
+                Err(denied_by_person(subject, &reason, decision))
+            }
+            Verdict::Stop { reason } => {
+                record.verdict = Some("stopped");
+                asked.stop_run(&reason).await;
+                Err(denied_by_person(subject, &reason, decision))
+            }
+        }
+    }
+
+    /// Decides once more about what a person approved, by the policy in force now. The call is counted for the rule that decides
+    /// now instead of the one before.
+    async fn check_again(
+        &self,
+        subject: &Subject,
+        arguments: &Value,
+        waits: &WaitingCall<'_>,
+    ) -> Result<CountedCall, HostError> {
+        let is_answered = |decision: &Decision| was_answered_for(decision, waits.decision, waits.asked);
+        let decided = self.decide(subject, arguments, waits.asked, Some(waits), is_answered).await?;
+        match decided {
+            (_, Counting::Counted(counted)) => Ok(CountedCall { was_asked: true, ..counted }),
+            (decision, Counting::Waits(_)) if decision.action == Action::Deny => Err(denied(subject, &decision)),
+            (decision, Counting::Waits(_)) => {
+                let counted = CountedCall::in_run(subject, &decision);
+                self.take_back_in_run(&counted, waits.asked.run.as_deref());
+                Err(other_approvers(subject, &decision))
+            }
+        }
+    }
+}
+
+/// Whether the answer to the question of `before` also answers the question of `decision`: the same rule asks, or one that the
+/// same person may answer.
+fn was_answered_for(decision: &Decision, before: &Decision, asked: &RequestContext) -> bool {
+    if rule_key(decision) == rule_key(before) {
+        return true;
+    }
+    let approvers = |decision: &Decision| decision.rule.as_ref().map_or(0, |rule| rule.approvers.len());
+    // Without approvers the caller of the run decides.
+    if approvers(decision) == 0 && approvers(before) == 0 {
+        return true;
+    }
+    let call = u32::try_from(asked.call_id).map(CallId).ok();
+    let answered = asked.approver.as_ref().zip(call).and_then(|(approver, call)| approver.answered(call));
+    let reviewer = answered.and_then(|answered| answered.reviewer);
+    match decision.rule.as_ref().filter(|rule| !rule.approvers.is_empty()) {
+        Some(rule) => {
+            reviewer.is_some_and(|reviewer| rule.approvers.iter().any(|approver| approver.matches(&reviewer)))
+        }
+        None => reviewer.is_none_or(|reviewer| reviewer == caller_name(asked)),
+    }
+}
+
+fn rule_key(decision: &Decision) -> Option<String> {
+    decision.rule.as_ref().map(|rule| rule.key())
+}
+
+impl Subject {
+    fn new(target: Target, traits: Traits) -> Self {
+        Subject { path: target.to_string().into(), target, spelling: None, traits }
+    }
+
+    /// A tool of the catalog.
+    pub(super) fn of(found: ToolRef<'_>) -> Self {
+        let (backend, tool) = (found.backend.name(), found.tool().name.as_str());
+        let (path, spelling) = (found.path(), found.spelling());
+        Subject {
+            target: Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() },
+            spelling: (spelling != path).then_some(spelling),
+            path: path.into(),
+            traits: Traits::of(backend, tool, found.tool().annotations()),
+        }
+    }
+
+    /// A request of a client to a backend that only reads.
+    pub(super) fn request(backend: &str, method: &str) -> Self {
+        let target = Target::Tool { backend: backend.to_owned(), tool: method.to_owned() };
+        Subject::new(target, Traits { read_only: true, destructive: false, ..Traits::UNKNOWN })
+    }
+
+    /// A host function, of which it is known whether this call changes nothing.
+    pub(super) fn function(name: &str, reads_only: bool) -> Self {
+        let known = Traits { read_only: true, destructive: false, ..Traits::UNKNOWN };
+        let traits = if reads_only { known } else { Traits::UNKNOWN };
+        Subject::new(Target::Function(name.to_owned()), traits)
+    }
+
+    /// A tool that there is not, by the name that it was asked for.
+    pub(super) fn unknown(path: &str) -> Self {
+        let target = match path.split_once('.') {
+            Some((backend, tool)) => Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() },
+            None => Target::Function(path.to_owned()),
+        };
+        let (backend, tool) = path.split_once('.').unwrap_or(("", path));
+        Subject::new(target, Traits::of(backend, tool, None))
+    }
+
+    /// The call that a policy decides about.
+    pub(super) fn with_call<T>(&self, asked: QuestionedCall<'_>, use_call: impl FnOnce(&Call<'_>) -> T) -> T {
+        let path = &*self.path;
+        let paths = [path, self.spelling.as_deref().unwrap_or(path)];
+        let (backend, tool) = match &self.target {
+            Target::Tool { backend, tool } => (backend.as_str(), tool.as_str()),
+            Target::Function(name) => ("", name.as_str()),
+        };
+        use_call(&Call {
+            paths: if self.spelling.is_some() { &paths } else { &paths[..1] },
+            backend,
+            tool,
+            traits: self.traits,
+            caller: asked.caller,
+            profile: asked.profile,
+            args: asked.arguments,
+        })
+    }
+}
+
+/// What the policy certainly does to a call of a chain that is not made yet.
+pub fn foresee(policy: &Policy, found: ToolRef<'_>, caller: &str, arguments: Option<&Value>) -> Option<Decision> {
+    // As they will be sent: JavaScript writes 1.0 as 1.
+    let known: Option<Value> = arguments.and_then(|it| serde_json::from_str(&toolgate_json::stringify(it)).ok());
+    let foreknown = if known.is_some() { Foreknown::Yes } else { Foreknown::No };
+    let asked = RequestContext { name: caller.to_owned(), profile: Some(Profile::Chain), ..RequestContext::default() };
+    with_call(&Subject::of(found), known.as_ref().unwrap_or(&Value::Null), &asked, |call| {
+        policy.foresee(call, foreknown)
+    })
+}
+
+/// A decision as reports have it.
+fn noted(decision: &Decision) -> CallDecision {
+    let rule = decision.rule.as_ref().map(|rule| rule.id.clone());
+    CallDecision { action: decision.action.name(), rule, ..CallDecision::default() }
+}
+
+/// How rules name the caller.
+fn caller_name(asked: &RequestContext) -> &str {
+    if asked.name.is_empty() { LOCAL } else { &asked.name }
+}
+
+fn with_call<T>(
+    subject: &Subject,
+    arguments: &Value,
+    asked: &RequestContext,
+    use_call: impl FnOnce(&Call<'_>) -> T,
+) -> T {
+    let profile = asked.profile.map_or(DIRECT, |profile| profile.name());
+    let question = QuestionedCall { path: &subject.path, arguments, caller: caller_name(asked), profile };
+    subject.with_call(question, use_call)
+}
+
+/// Edited arguments keep their kind: a tool takes an object, a function a list.
+fn read_edited(text: &str, original: &Value) -> Result<Value, HostError> {
+    let invalid = |message: String| HostError::not_sent("INVALID_ARGUMENTS", message);
+    let edited: Value = serde_json::from_str(text)
+        .map_err(|error| invalid(format!("the arguments that a person edited are not JSON: {error}")))?;
+    match (original, &edited) {
+        (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => Ok(edited),
+        (Value::Array(_), _) => Err(invalid("the arguments that a person edited are no list".to_owned())),
+        _ => Err(invalid("the arguments that a person edited are no object".to_owned())),
+    }
+}

@@ -1,0 +1,185 @@
+//! Hostile clients of the HTTP service: large, deep and slow bodies, long headers, thousands of connections. All of them together
+//! cost the gateway at most the bytes that bodies may have in flight and 16 MB; each case is answered within the time of a body, that
+//! of a run and 100 ms, and so is the request after it.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bar::Bar;
+use crate::client::User;
+
+/// Clients at one time.
+const CLIENTS: usize = 6;
+const MB: usize = 1 << 20;
+/// What the bodies of all clients of a door, and what is made of them, may take at one time.
+const BODY_BYTES: u64 = 128 << 20;
+/// What an open connection takes: its buffers, and what the kernel and the runtime know of it.
+const CONNECTION_BYTES: u64 = 64 << 10;
+/// What a request may take: the 30 s in which its body must come, and the time of its run.
+const DEADLINE: Duration = Duration::from_secs(30 + 10);
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
+
+fn connect(socket: &Path) -> Option<UnixStream> {
+    let stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket");
+    stream.set_write_timeout(Some(READ_TIMEOUT)).expect("a socket");
+    Some(stream)
+}
+
+/// The beginning of the answer to a request; a service may answer and close before it has read all of it.
+fn post(socket: &Path, path: &str, header: &str, body: &[u8]) -> String {
+    let mut stream = connect(socket).expect("the service listens");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         Connection: close\r\nContent-Length: {}\r\n{header}\r\n",
+        body.len()
+    );
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let mut answer = Vec::new();
+    let _ = stream.take(1 << 20).read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The status codes that several clients get for the same request at one time.
+fn post_together(socket: &Path, path: &str, header: &str, body: &[u8]) -> Vec<u16> {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| post(socket, path, header, body))).collect();
+        let status = |answer: String| answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+        clients.into_iter().map(|client| status(client.join().expect("no panic"))).collect()
+    })
+}
+
+pub(crate) struct Service {
+    child: Child,
+    socket: PathBuf,
+    _user: User,
+}
+
+impl Service {
+    fn start() -> Self {
+        let user = User::new();
+        user.configure(&serde_json::json!({ "sandbox": { "limits": { "chain": { "timeout": "10s" } } } }));
+        Self::of(user)
+    }
+
+    /// A service with a user's configuration.
+    pub(crate) fn of(user: User) -> Self {
+        let socket = user.folder().join("socket");
+        let listen = format!("unix:{}", socket.display());
+        let config = user.config().display().to_string();
+        let mut command = user.command(&["serve", "--config", &config, "--http", &listen]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
+        let since = Instant::now();
+        while connect(&socket).is_none() {
+            assert!(since.elapsed() < READ_TIMEOUT, "the service does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let service = Service { child, socket, _user: user };
+        service.works("the start");
+        service
+    }
+
+    /// The answer to a request without a body.
+    pub(crate) fn ask(&self, method: &str, path: &str) -> String {
+        let mut answer = String::new();
+        let _ = self.open(method, path).read_to_string(&mut answer);
+        answer
+    }
+
+    /// A request without a body, whose answer is read as it comes.
+    pub(crate) fn open(&self, method: &str, path: &str) -> UnixStream {
+        let mut stream = connect(&self.socket).expect("the service listens");
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    }
+
+    pub(crate) fn end(mut self) {
+        let told = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill");
+        assert!(told.success());
+        assert!(self.child.wait().expect("it ends").success());
+    }
+
+    fn works(&self, case: &str) {
+        let answer = post(&self.socket, "/v1/run", "", br#"{"code":"return 1 + 1"}"#);
+        assert!(answer.contains(r#""result":2"#), "{case}: {answer}");
+    }
+
+    /// Sends a body of all clients at one time; each gets one of these status codes.
+    fn check(&self, case: &str, path: &str, body: &[u8], expected: &[u16]) {
+        let bar = Bar::of(self.child.id());
+        let got = post_together(&self.socket, path, "", body);
+        assert!(got.iter().all(|status| expected.contains(status)), "{case}: {got:?}");
+        bar.check(case, BODY_BYTES, 0, DEADLINE);
+        self.works(case);
+    }
+}
+
+fn tool_call(arguments: &[u8]) -> Vec<u8> {
+    let begin = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"call_tool_chain","arguments":"#;
+    [begin, arguments, b"}}"].concat()
+}
+
+fn in_context(value: &[u8]) -> Vec<u8> {
+    [br#"{"code":"return 1","context":{"a":"#, value, b"}}"].concat()
+}
+
+#[test]
+fn bodies_of_any_size_and_shape_are_bounded() {
+    let service = Service::start();
+    let ones = [b"[".as_slice(), &b"1,".repeat(8 * MB - 200), b"1]"].concat();
+    let deep = b"[".repeat(8 * MB);
+    let text = [br#"{"code":""#.as_slice(), &b"x".repeat(15 * MB), br#""}"#].concat();
+    let refused = [400, 413, 503];
+    service.check("16 MB of numbers at /mcp", "/mcp", &tool_call(&ones), &refused);
+    service.check("16 MB of text at /mcp", "/mcp", &tool_call(&text), &refused);
+    service.check("nesting at /mcp", "/mcp", &tool_call(&deep), &refused);
+    service.check("16 MB of text at /v1/run", "/v1/run", &text, &[200, 400, 413, 503]);
+    service.check("16 MB of numbers at /v1/run", "/v1/run", &in_context(&ones), &[200, 400, 413, 503]);
+    service.check("nesting at /v1/run", "/v1/run", &in_context(&deep), &refused);
+    service.check("17 MB at /v1/run", "/v1/run", &b" ".repeat(17 * MB), &[413]);
+    service.end();
+}
+
+#[test]
+fn long_headers_are_refused_unread() {
+    let service = Service::start();
+    let bar = Bar::of(service.child.id());
+    let header = format!("X-Long: {}\r\n", "x".repeat(16 * MB));
+    let got = post_together(&service.socket, "/v1/run", &header, b"{}");
+    // The connection may be closed before the answer is read.
+    assert!(got.iter().all(|status| [431, 0].contains(status)), "{got:?}");
+    bar.check("long headers", 0, 0, DEADLINE);
+    service.works("long headers");
+    service.end();
+}
+
+#[test]
+fn thousands_of_connections_and_bodies_that_never_end_are_bounded() {
+    let service = Service::start();
+    // As many as this process may have open.
+    let head = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 16000000\r\n\r\n{";
+    for (case, begin, most) in [("idle", &b""[..], 2_000), ("bodies that never end", &head[..], 400)] {
+        let bar = Bar::of(service.child.id());
+        let mut open = Vec::new();
+        while open.len() < most
+            && let Some(mut stream) = connect(&service.socket)
+        {
+            let _ = stream.write_all(begin);
+            open.push(stream);
+        }
+        let count = open.len() as u64;
+        assert!(count > 100, "{case}: {count} connections");
+        // One of them makes room for the request that shows that the service still answers.
+        open.truncate(open.len() - 10);
+        service.works(case);
+        drop(open);
+        bar.check(case, count * CONNECTION_BYTES, count * CONNECTION_BYTES, DEADLINE);
+        service.works(case);
+    }
+    service.end();
+}

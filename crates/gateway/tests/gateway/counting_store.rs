@@ -1,0 +1,130 @@
+//! A store that tells whether runs were repeated, and may be slow or fail.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use toolgate_journal::store::memory::MemoryStore;
+use toolgate_journal::store::{
+    Begun, Claim, Decided, Find, Held, Lease, Leave, NewRun, PendingRow, Prune, Rows, RunRow, Store, StoreError,
+    StoreFuture,
+};
+
+/// A store that counts how often the record of a run is read, which happens when it is repeated.
+#[derive(Default)]
+pub(crate) struct CountingStore {
+    store: MemoryStore,
+    reads: AtomicUsize,
+    /// How long a write takes.
+    write_time: Duration,
+    loses_an_answer: AtomicBool,
+    fails_a_read: AtomicBool,
+}
+
+impl CountingStore {
+    /// One whose writes take this long.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no slow store")]
+    pub(crate) fn slow(write_time: Duration) -> Self {
+        CountingStore { write_time, ..CountingStore::default() }
+    }
+
+    /// The next entries are kept, and the gateway is told that they are not, as when a connection ends in between.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
+    pub(crate) fn answer_of_next_append_is_lost(&self) {
+        self.loses_an_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// The next record that is read cannot be.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
+    pub(crate) fn next_read_fails(&self) {
+        self.fails_a_read.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn repeated(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+}
+
+impl Store for CountingStore {
+    fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64> {
+        self.store.open_bytes(run)
+    }
+
+    fn begin(&self, run: NewRun) -> StoreFuture<'_, Begun> {
+        self.store.begin(run)
+    }
+
+    fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            tokio::time::sleep(self.write_time).await;
+            self.store.append(lease, from, rows).await?;
+            match self.loses_an_answer.swap(false, Ordering::SeqCst) {
+                true => Err(StoreError::Unavailable("the connection was lost".to_owned())),
+                false => Ok(()),
+            }
+        })
+    }
+
+    fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        if self.fails_a_read.swap(false, Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(StoreError::Unavailable("the connection was lost".to_owned()))));
+        }
+        self.store.read(run)
+    }
+
+    fn entries(&self, run: &str, from: u64, most: usize) -> StoreFuture<'_, Vec<Vec<u8>>> {
+        self.store.entries(run, from, most)
+    }
+
+    fn blob(&self, run: &str, name: &str) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.store.blob(run, name)
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        self.store.claim(claim)
+    }
+
+    fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
+        self.store.heartbeat(owner, runs, ttl)
+    }
+
+    fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
+        self.store.leave(lease, how)
+    }
+
+    fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
+        self.store.pending(run)
+    }
+
+    fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
+        self.store.decide(run, call, decision)
+    }
+
+    fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {
+        self.store.amend(run, call, decision)
+    }
+
+    fn abort(&self, run: &str) -> StoreFuture<'_, ()> {
+        self.store.abort(run)
+    }
+
+    fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        self.store.find(find)
+    }
+
+    fn prune(&self, prune: Prune) -> StoreFuture<'_, u64> {
+        self.store.prune(prune)
+    }
+
+    fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        self.store.counts(day, names)
+    }
+
+    fn count(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
+        self.store.count(day, names)
+    }
+
+    fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()> {
+        self.store.uncount(day, names)
+    }
+}

@@ -1,0 +1,241 @@
+//! A gateway that is killed while calls are open: those that may be made again are, with the key that they had, and no others. And a
+//! gateway whose store fails for a moment: its runs end all the same, also where no other gateway is there to take them over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use toolgate_bridge::scripted::Script;
+use toolgate_bridge::{Bridge, Provider, ProviderFuture, RequestContext};
+use toolgate_catalog::CatalogHandle;
+use toolgate_engine::{Engine, IsolationMode};
+use toolgate_functions::{HostFunction, Registry, idempotency};
+use toolgate_journal::durable::Journal;
+use toolgate_journal::seal::Sealer;
+use toolgate_policy::{Action, Policy, Rule};
+use toolgate_run::durable::{
+    CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
+};
+use toolgate_run::{FixedEnvironment, RunRequest, Runner};
+use toolgate_wire::Profile;
+
+use crate::counting_store::CountingStore;
+
+/// How long a run may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(120);
+/// Short, so that a run is taken over soon.
+const LEASE: Duration = Duration::from_millis(200);
+
+/// What was called that may have an effect, with the arguments, by all gateways of a test.
+type Calls = Arc<Mutex<Vec<Value>>>;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq)]
+enum Answers {
+    /// It is answered.
+    Yes,
+    /// It takes effect and is not answered.
+    Never,
+}
+
+struct Bank {
+    scripted: Arc<dyn Provider>,
+    calls: Calls,
+    answers: Answers,
+}
+
+impl Provider for Bank {
+    fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
+        if tool == "find" {
+            return self.scripted.call(tool, arguments, asked);
+        }
+        self.calls.lock().push(json!([tool, arguments]));
+        match self.answers {
+            Answers::Yes => self.scripted.call(tool, arguments, asked),
+            Answers::Never => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+/// `find` reads, `set` says that it may be called again, `charge` takes a key, `send` does none of these.
+fn tools() -> Value {
+    let text = json!({ "type": "string" });
+    let schema = |names: &[&str]| {
+        let properties: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), text.clone())).collect();
+        json!({ "type": "object", "properties": properties })
+    };
+    json!([
+        { "name": "find", "inputSchema": schema(&["to"]), "annotations": { "readOnlyHint": true }, "reply": "done" },
+        { "name": "set", "inputSchema": schema(&["to"]), "annotations": { "idempotentHint": true }, "reply": "done" },
+        { "name": "charge", "inputSchema": schema(&["to", "idempotency_key", "request_id"]), "reply": "done" },
+        { "name": "send", "inputSchema": schema(&["to"]), "reply": "done" },
+    ])
+}
+
+/// Gateways over one store and one bank.
+#[derive(Default)]
+struct World {
+    store: Arc<CountingStore>,
+    calls: Calls,
+    /// The bound of a record, where it is not the usual one.
+    max_record_bytes: Option<u64>,
+}
+
+impl World {
+    fn gateway(&self, number: u32, answers: Answers, policy: Policy) -> DurableRuns {
+        let script = Script::parse(&json!({ "backends": { "bank": { "tools": tools() } } }).to_string()).unwrap();
+        let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+        for (backend, scripted) in script.providers() {
+            bridge.provide(backend, Arc::new(Bank { scripted, calls: self.calls.clone(), answers }));
+        }
+        bridge.set_policy(policy);
+        let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
+        let environment = FixedEnvironment { functions: self.functions(answers), ..FixedEnvironment::default() };
+        let runner = Runner::new(engine, Arc::new(bridge), Arc::new(environment));
+        let sealer = Sealer::new([7; 32]).unwrap();
+        let journal = Journal::new(self.store.clone(), sealer, format!("gateway {number}"), LEASE);
+        let journal = match self.max_record_bytes {
+            Some(bytes) => journal.with_max_record_bytes(bytes),
+            None => journal,
+        };
+        let settings = DurableSettings { park_time: Duration::ZERO, ..DurableSettings::default() };
+        DurableRuns::start(journal, runner, Arc::new(LocalCaller), settings)
+    }
+
+    fn functions(&self, answers: Answers) -> Registry {
+        let calls = self.calls.clone();
+        let save =
+            HostFunction::builder("save").required("to", json!({}), "Where.").idempotent().handle(move |_, _| {
+                calls.lock().push(json!(["save", idempotency::current()]));
+                async move {
+                    match answers {
+                        Answers::Yes => Ok(json!("done")),
+                        Answers::Never => std::future::pending().await,
+                    }
+                }
+            });
+        [save.unwrap()].into_iter().collect()
+    }
+
+    fn called(&self) -> Vec<Value> {
+        self.calls.lock().clone()
+    }
+
+    /// Begins a run at a gateway that is killed when its call is open, and gives its report at the next one.
+    fn after_a_kill(&self, code: &str) -> Value {
+        let killed = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let run = killed.block_on(async {
+            let runs = self.gateway(1, Answers::Never, Policy::default());
+            let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+            while self.called().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // Kept until the runtime ends, as a process that is killed lets nothing go.
+            std::mem::forget(runs);
+            run
+        });
+        killed.shutdown_background();
+        let next = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        next.block_on(async { report(&ended(&self.gateway(2, Answers::Yes, Policy::default()), &run).await) })
+    }
+}
+
+/// The run once it has ended.
+async fn ended(runs: &DurableRuns, run: &str) -> RunView {
+    until(runs, run, |view| view.summary.status == RunStatus::Done).await
+}
+
+async fn until(runs: &DurableRuns, run: &str, is_so: impl Fn(&RunView) -> bool) -> RunView {
+    let waiting = async {
+        loop {
+            let view = runs.wait(run, None, Duration::from_secs(1)).await.unwrap();
+            if is_so(&view) {
+                return view;
+            }
+        }
+    };
+    tokio::time::timeout(END_TIMEOUT, waiting).await.expect("the run does not come to it")
+}
+
+fn report(view: &RunView) -> Value {
+    serde_json::from_str(view.report.as_ref().expect("an end").get()).unwrap()
+}
+
+#[test]
+fn open_calls_that_are_idempotent_are_made_again_with_the_same_key() {
+    for code in [
+        "return await bank.set({ to: 'ann' })",
+        "return await bank.charge({ to: 'ann' })",
+        "return await bank.charge({ to: 'ann', idempotency_key: 'own', request_id: 'r' })",
+        "return await save('ann')",
+    ] {
+        let world = World::default();
+        let report = world.after_a_kill(code);
+        assert_eq!(report["value"], "done", "{code}: {report}");
+        let calls = world.called();
+        assert_eq!((calls.len(), &calls[0]), (2, &calls[1]), "{code}: made again as it was");
+        let has_key = match calls[0][0].as_str() {
+            Some("charge") => calls[0][1]["idempotency_key"].is_string(),
+            Some("save") => calls[0][1].is_string(),
+            _ => true,
+        };
+        assert!(has_key, "{code}: {calls:?}");
+    }
+}
+
+/// That a schema has a place for a key says nothing about a call that was sent without one.
+#[test]
+fn open_calls_that_were_sent_without_a_key_are_not_made_again() {
+    for code in [
+        "return await bank.send({ to: 'ann' })",
+        "return await bank.charge({ to: 'ann', request_id: 'own' })",
+        "return await bank.charge({ to: 'ann', idempotency_key: '' })",
+    ] {
+        let world = World::default();
+        let report = world.after_a_kill(code);
+        assert_eq!((&report["ok"], &report["safe_to_retry"]), (&json!(false), &json!(false)), "{code}: {report}");
+        assert_eq!(report["calls"][0]["state"], "unknown", "{code}: {report}");
+        assert_eq!(world.called().len(), 1, "{code}: never a silent repeat");
+    }
+}
+
+/// The record has nothing of the call: the run ends, nothing is made again, and its report does not say that it may be.
+#[test]
+fn an_open_call_beyond_the_bound_of_the_record_is_not_made_again() {
+    let world = World { max_record_bytes: Some(100_000), ..World::default() };
+    let code = "await bank.find({ to: 'x'.repeat(200000) }); return await bank.send({ to: 'ann' })";
+    let report = world.after_a_kill(code);
+    assert_eq!((&report["ok"], &report["safe_to_retry"]), (&json!(false), &json!(false)), "{report}");
+    assert!(report["error"].as_str().unwrap().contains("its bound of"), "{report}");
+    assert_eq!(world.called().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_write_was_kept_and_not_answered_ends() {
+    let world = World::default();
+    let runs = world.gateway(1, Answers::Yes, Policy::default());
+    world.store.answer_of_next_append_is_lost();
+    let code = "await bank.set({ to: 'ann' }).catch(() => {}); return await bank.set({ to: 'bob' })";
+    let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    let report = report(&ended(&runs, &run).await);
+    assert_eq!(report["value"], "done", "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_record_could_not_be_read_once_goes_on() {
+    let world = World::default();
+    let policy = || Policy::new(vec![Rule::new("policy[0]", "bank.send", Action::Ask)], Action::Allow);
+    let runs = world.gateway(1, Answers::Yes, policy());
+    let run = runs.begin(RunRequest::new(Profile::Chain, "return await bank.send({ to: 'ann' })"), None, None);
+    let run = run.await.unwrap().run;
+    let view = until(&runs, &run, |view| !view.pending.is_empty()).await;
+    world.store.next_read_fails();
+    let (by, at) = (String::new(), 0);
+    let (call_id, decision) = (view.pending[0].call_id, DecisionKind::Approve);
+    let approved = CallDecision { call_id, decision, arguments: None, reason: None, remember: None, by, at };
+    runs.decide(&run, None, vec![approved]).await.unwrap();
+    let report = report(&ended(&runs, &run).await);
+    assert_eq!(report["value"], "done", "{report}");
+    assert_eq!(world.called().len(), 1);
+}

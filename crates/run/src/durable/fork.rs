@@ -1,0 +1,71 @@
+//! A new run that keeps the first calls of a recorded one and goes on from there: `toolgate fork`.
+//!
+//! The new run has the program, the caller and the limits of the recorded one. Calls that it keeps are not made again; whatever
+//! its program calls after them is made, with idempotency keys of the new run, also where the recorded run had made it.
+
+use toolgate_journal::entry::Event;
+use toolgate_journal::fork::{Fork, fork};
+use toolgate_journal::recording::Record;
+use toolgate_wire::CallerScope;
+
+use super::callers::GrantedScope;
+use super::ends::NextEnd;
+use super::stored::StoredRequest;
+use super::{DurableError, DurableRuns, RunReport};
+use crate::execution_id;
+
+/// A run that was forked, and goes on.
+pub struct ForkedRun {
+    /// Its id.
+    pub run: String,
+    /// Calls of the recorded run that may have taken effect and are not kept: the new run makes them again if its program
+    /// comes to them.
+    pub left_out: usize,
+    end: NextEnd,
+}
+
+impl DurableRuns {
+    /// Begins a run that keeps the first `answered` answered calls of a run of this caller, or of anybody when absent. Where a
+    /// token says what the caller may use, it is what this one says now.
+    ///
+    /// # Errors
+    /// If there is no such run, it has not so many answered calls, or the store cannot keep the new one.
+    pub async fn fork(
+        &self,
+        run: &str,
+        caller: Option<&CallerScope>,
+        answered: usize,
+    ) -> Result<ForkedRun, DurableError> {
+        let inner = &self.0;
+        if inner.stop.is_cancelled() {
+            return Err(DurableError::Stopping);
+        }
+        let row = self.own(run, caller.map(|caller| caller.name.as_str())).await?;
+        let id = execution_id();
+        let (recorded, _permit) = inner.read(&row).await?;
+        let Fork { mut record, left_out } = fork(&recorded, &id, answered)?;
+        as_asked_by(&mut record, caller);
+        let end = inner.ends.next_of(&id);
+        inner.resume(inner.journal.begin_from(record).await?);
+        Ok(ForkedRun { run: id, left_out, end })
+    }
+
+    /// Waits until a forked run has ended or is paused. The run goes on when the future is dropped.
+    pub async fn end_of_fork(&self, forked: ForkedRun) -> RunReport {
+        self.end_of(&forked.run, forked.end).await
+    }
+}
+
+/// The end of the new run is not the one that the webhook's owner waits for, and an earlier token grants nothing to it.
+fn as_asked_by(record: &mut Record, caller: Option<&CallerScope>) {
+    let Record { entries, blobs } = record;
+    let Some(Event::Header(header)) = entries.first_mut().map(|entry| &mut entry.event) else { return };
+    let stored = header.request.as_ref().and_then(|text| blobs.text(text).ok());
+    let stored = stored.and_then(|text| serde_json::from_str::<StoredRequest>(text).ok());
+    let Some(mut stored) = stored.filter(|stored| stored.webhook.is_some() || stored.granted.is_some()) else { return };
+    stored.webhook = None;
+    stored.granted = stored.granted.map(|granted| caller.map_or(granted, GrantedScope::of));
+    if let Ok(text) = serde_json::to_string(&stored) {
+        header.request = Some(blobs.keep(&text).0);
+    }
+}

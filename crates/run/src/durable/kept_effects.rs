@@ -1,0 +1,356 @@
+//! A corrected program that keeps what an earlier run has done: `fix_run`.
+//!
+//! A call that the earlier run made, with the same arguments, gets the answer that it got then, and nothing is sent. As
+//! long as effects of the earlier run have not been called again, nothing new that may have an effect is sent: a program that
+//! no longer matches is told so first. A call whose effect is unknown is not repeated.
+//!
+//! The earlier run may be a correction itself. What the runs before it did, and it has not called again, is kept too: the record
+//! of a corrected run has only the calls that its own program made.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use toolgate_engine::host::Target;
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
+use toolgate_journal::entry::{Event, ReplyBody};
+use toolgate_journal::recording::Record;
+use toolgate_journal::store::StoreError;
+use toolgate_wire::CallState;
+
+use super::stored::StoredRequest;
+use super::{DurableError, Inner};
+use crate::failed_runs::NotedCall;
+
+/// How long a new effect waits for the program to call what was done before.
+const KEPT_CALLS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Corrections of corrections that are followed back to the first run: each one reads a record.
+const MAX_CORRECTIONS: usize = 100;
+/// Effects that a message names.
+const MAX_NAMED: usize = 5;
+
+/// What a call invoked, and with which arguments (JSON text).
+type Called = (Target, String);
+
+/// The effects of an earlier run.
+pub struct KeptEffects {
+    /// The earlier run.
+    run: String,
+    state: Mutex<KeptState>,
+    changed: Notify,
+    /// Where the earlier run has no record: all of its calls, which a durable correction stores with its own request.
+    noted: Option<Arc<[NotedCall]>>,
+}
+
+#[derive(Default)]
+struct KeptState {
+    /// Answers of calls that took effect, in their order.
+    effects: HashMap<Called, VecDeque<String>>,
+    /// Answers of calls that only read.
+    reads: HashMap<Called, VecDeque<String>>,
+    /// Calls of which nobody knows whether they took effect.
+    unknown: Vec<Called>,
+    left: usize,
+}
+
+impl KeptEffects {
+    /// What is known of the calls of a record.
+    fn of(run: &str, record: &Record) -> Self {
+        let mut made: HashMap<u32, (Called, bool)> = HashMap::new();
+        let mut sent: Vec<u32> = Vec::new();
+        let mut state = KeptState::default();
+        for entry in &record.entries {
+            match &entry.event {
+                Event::Call(call) => {
+                    let args = record.blobs.text(&call.args).unwrap_or_default().to_owned();
+                    made.insert(call.id, (((&call.target).into(), args), call.read_only));
+                }
+                Event::Intent { id, .. } => sent.push(*id),
+                Event::Asked { id, .. } => sent.retain(|known| known != id),
+                // An effect's answer is kept before it is delivered; a read's is only delivered.
+                Event::Answered(reply) | Event::Reply(reply) => {
+                    sent.retain(|known| *known != reply.id);
+                    let Some((called, is_read)) = made.remove(&reply.id) else { continue };
+                    let text = record.blobs.text(reply.body.text()).unwrap_or_default().to_owned();
+                    match (&reply.body, reply.state, is_read) {
+                        (ReplyBody::Value(_), _, true) => state.reads.entry(called).or_default().push_back(text),
+                        (ReplyBody::Value(_), _, false) => {
+                            state.effects.entry(called).or_default().push_back(text);
+                            state.left += 1;
+                        }
+                        (ReplyBody::Error(_), CallState::Unknown, false) => state.unknown.push(called),
+                        // What failed or was not sent may be tried again.
+                        (ReplyBody::Error(_), ..) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        state.unknown.extend(sent.iter().filter_map(|id| made.remove(id)).map(|(called, _)| called));
+        KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), noted: None }
+    }
+
+    /// What is known of the calls of a run that has no record.
+    pub(crate) fn noted(run: &str, calls: &[NotedCall]) -> Self {
+        let mut state = KeptState::default();
+        for NotedCall { target, args, is_read, answer } in calls {
+            let called = (target.clone(), args.clone());
+            match (answer, is_read) {
+                (Some(answer), true) => state.reads.entry(called).or_default().push_back(answer.clone()),
+                (Some(answer), false) => {
+                    state.effects.entry(called).or_default().push_back(answer.clone());
+                    state.left += 1;
+                }
+                (None, true) => {}
+                (None, false) => state.unknown.push(called),
+            }
+        }
+        KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), noted: None }
+    }
+
+    /// The same for a run that is known to this process alone.
+    pub(crate) fn in_memory(run: &str, calls: Arc<[NotedCall]>) -> Self {
+        let kept = KeptEffects::noted(run, &calls);
+        KeptEffects { noted: Some(calls), ..kept }
+    }
+
+    /// All calls of the earlier run, where it is known to this process alone.
+    pub(super) fn noted_calls(&self) -> &[NotedCall] {
+        self.noted.as_deref().unwrap_or_default()
+    }
+
+    /// What has not been called again, as calls. What was read counts as long as there is an effect among them.
+    pub(crate) fn left(&self) -> Vec<NotedCall> {
+        let state = self.state.lock();
+        let call = |(target, args): &Called, is_read: bool, answer: Option<&String>| NotedCall {
+            target: target.clone(),
+            args: args.clone(),
+            is_read,
+            answer: answer.cloned(),
+        };
+        let reads = state.reads.iter().filter(|_| state.left > 0).map(|it| (it, true));
+        let answered = state.effects.iter().map(|it| (it, false)).chain(reads);
+        let answered = answered.flat_map(|((called, answers), is_read)| {
+            answers.iter().map(move |answer| call(called, is_read, Some(answer)))
+        });
+        answered.chain(state.unknown.iter().map(|called| call(called, false, None))).collect()
+    }
+
+    /// The effects after a run that corrected this one: its own, and those of this one that it has not called again.
+    fn corrected_by(self, run: &str, record: &Record) -> Self {
+        self.without(record);
+        let (mut kept, before) = (KeptEffects::of(run, record), self.state.into_inner());
+        let state = kept.state.get_mut();
+        // A call that was being answered from what is kept when the record ended was never sent.
+        let mut answerable: HashMap<&Called, usize> =
+            before.effects.iter().map(|(called, answers)| (called, answers.len())).collect();
+        state.unknown.retain(|called| match answerable.get_mut(called) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
+        state.unknown.extend(before.unknown);
+        state.left += before.left;
+        for (called, answers) in before.effects {
+            state.effects.entry(called).or_default().extend(answers);
+        }
+        if before.left > 0 {
+            for (called, answers) in before.reads {
+                state.reads.entry(called).or_default().extend(answers);
+            }
+        }
+        kept
+    }
+
+    /// The run whose effects these are.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Takes out what a run that goes on from its own record has called already. A call without an answer is not: it is made
+    /// again, and finds its answer here.
+    pub(super) fn without(&self, record: &Record) {
+        let answered: HashSet<u32> = record.entries.iter().filter_map(|entry| answered_by(&entry.event)).collect();
+        for entry in &record.entries {
+            match &entry.event {
+                Event::Call(call) if answered.contains(&call.id) => {
+                    let args = record.blobs.text(&call.args).unwrap_or_default().to_owned();
+                    let _ = self.take(&((&call.target).into(), args), call.read_only);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How many calls like this one would be answered without being sent.
+    pub(super) fn answers(&self, target: &Target, args: &str) -> usize {
+        self.state.lock().effects.get(&(target.clone(), args.to_owned())).map_or(0, VecDeque::len)
+    }
+
+    /// The answer of the earlier run to this call.
+    fn take(&self, called: &Called, is_read: bool) -> Option<String> {
+        let mut state = self.state.lock();
+        if is_read {
+            // Once everything is done again, what is read is read anew.
+            return if state.left > 0 { state.reads.get_mut(called)?.pop_front() } else { None };
+        }
+        let answer = state.effects.get_mut(called)?.pop_front()?;
+        state.left -= 1;
+        drop(state);
+        self.changed.notify_waiters();
+        Some(answer)
+    }
+
+    /// Completes when nothing of the earlier run is left to be called.
+    async fn all_called(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.state.lock().left == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Why a call is not made, if it is not.
+    async fn refusal(&self, called: &Called) -> Option<HostError> {
+        if self.state.lock().unknown.contains(called) {
+            let message = format!(
+                "{} was sent by the run {} and never answered; it is not repeated, because it may have taken effect",
+                called.0, self.run
+            );
+            return Some(HostError::not_sent("UNKNOWN_EFFECT", message));
+        }
+        tokio::time::timeout(KEPT_CALLS_TIMEOUT, self.all_called()).await.err()?;
+        let message = format!(
+            "{} is new, and nothing new is sent as long as the corrected program has not called what the run {} has done \
+             already: {}",
+            called.0,
+            self.run,
+            self.left_over().join(", ")
+        );
+        Some(HostError::not_sent("NOT_KEPT", message))
+    }
+
+    /// Says what the earlier run has done and this one has not called, if there is anything.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let left_over = self.left_over().join(", ");
+        (!left_over.is_empty()).then(|| format!("done by the run {} and not called by this one: {left_over}", self.run))
+    }
+
+    /// What the earlier run has done and this one has not called.
+    fn left_over(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let left = state.effects.iter().filter(|(_, answers)| !answers.is_empty());
+        let mut left: Vec<String> = left.map(|((target, args), _)| shown(target, args)).collect();
+        left.sort();
+        left.truncate(MAX_NAMED);
+        left
+    }
+}
+
+/// The call that an event answers with a value.
+fn answered_by(event: &Event) -> Option<u32> {
+    match event {
+        Event::Answered(reply) | Event::Reply(reply) if matches!(reply.body, ReplyBody::Value(_)) => Some(reply.id),
+        _ => None,
+    }
+}
+
+impl Inner {
+    /// What a run has done, and what the runs did that it corrected and has not called again.
+    pub(super) async fn effects_of(&self, run: &str) -> Result<KeptEffects, DurableError> {
+        let mut corrected = vec![run.to_owned()];
+        // What the first of them did, where it had no record.
+        let mut stored = None;
+        while let Some((earlier, noted)) = self.corrects(&corrected[corrected.len() - 1]).await? {
+            if corrected.len() > MAX_CORRECTIONS {
+                return Err(DurableError::TooManyCorrections { run: run.to_owned() });
+            }
+            corrected.push(earlier);
+            stored = noted;
+        }
+        let mut kept: Option<KeptEffects> = None;
+        for earlier in corrected.iter().rev() {
+            let Some(row) = self.journal.row(earlier).await? else {
+                // The first of them may have been a volatile run. What it did is stored with the run that corrects it; of an
+                // older version it is in the memory of the process that ran it.
+                let noted = stored.take().or_else(|| self.runner.failed_runs.effects_of(earlier, None));
+                let noted = noted.filter(|_| kept.is_none());
+                let forgotten = || DurableError::Forgotten { run: run.to_owned(), earlier: earlier.clone() };
+                kept = Some(noted.ok_or_else(forgotten)?);
+                continue;
+            };
+            let (record, _permit) = self.read(&row).await?;
+            if toolgate_journal::replay::is_truncated(&record) {
+                return Err(DurableError::Truncated { run: run.to_owned(), earlier: earlier.clone() });
+            }
+            kept = Some(match kept {
+                None => KeptEffects::of(earlier, &record),
+                Some(before) => before.corrected_by(earlier, &record),
+            });
+        }
+        kept.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))
+    }
+
+    /// The run that this one corrects, if it is a correction, and what is stored of it with this one.
+    async fn corrects(&self, run: &str) -> Result<Option<(String, Option<KeptEffects>)>, DurableError> {
+        let record = match self.journal.header(run).await {
+            // Said by the one who reads its record.
+            Err(StoreError::NoSuchRun(_)) => return Ok(None),
+            record => record?,
+        };
+        let stored = record.header().and_then(|header| record.blobs.text(header.request.as_ref()?).ok());
+        let stored = stored.and_then(|text| serde_json::from_str::<StoredRequest>(text).ok());
+        Ok(stored.and_then(|mut stored| {
+            let noted = stored.take_noted();
+            stored.fixes.map(|earlier| (earlier, noted))
+        }))
+    }
+}
+
+fn shown(target: &Target, args: &str) -> String {
+    let short: String = args.chars().take(200).collect();
+    format!("{target}({short})")
+}
+
+/// A host that answers from an earlier run where it can.
+pub(crate) struct KeptHost {
+    kept: Arc<KeptEffects>,
+    real: Arc<dyn Host>,
+}
+
+impl KeptHost {
+    /// The real host, with the effects of an earlier run.
+    pub(crate) fn new(kept: Arc<KeptEffects>, real: Arc<dyn Host>) -> Self {
+        KeptHost { kept, real }
+    }
+}
+
+impl HostLayer for KeptHost {
+    fn inner(&self) -> &dyn Host {
+        &*self.real
+    }
+
+    fn make_call(&self, call: HostCall) -> HostFuture {
+        let is_read = self.real.call_is_read_only(&call.target, &call.args);
+        let called = (call.target.clone(), call.args.clone());
+        if let Some(answer) = self.kept.take(&called, is_read) {
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
+        if is_read {
+            return self.real.call(call);
+        }
+        let (kept, real) = (self.kept.clone(), self.real.clone());
+        Box::pin(async move {
+            match kept.refusal(&called).await {
+                Some(refusal) => Err(refusal),
+                None => real.call(call).await,
+            }
+        })
+    }
+}

@@ -1,0 +1,561 @@
+//! Runs that outlive their process: begun in a store, executed here, taken over by another process after a crash.
+//!
+//! A durable run is an ordinary run with a recorder that writes to a store (see `toolgate_journal`). Whoever asks for it
+//! gets its id at once; the run goes on whether or not the caller stays. Every process with the same store takes over
+//! runs whose owner is gone: it repeats what is recorded and goes on.
+//!
+//! # Layout
+//! - `stored`: what is kept of a request
+//! - `gate`: the recorder, which can stop a run between two effects
+//! - `execute`: one run, from its start or from its record, to its end
+//! - `park`: lets a run wait for a person with its worker; `parked`: the runs that do, and their bounds
+//! - `take_over`: finds runs that are due; `unsettled`: what is to be decided before one goes on; `schemas`: what its tools were
+//! - `call_keys`: idempotency keys of calls
+//! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
+//! - `staged`: runs whose writes are reviewed before they are sent
+//! - `approver`: asks people about calls; `decision`: what they decided
+//! - `ends`: who waits for the end of a run
+//! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
+//! - `waiting`: what waits for a decision of one caller
+//! - `repeated`: a run as a cassette, and again without tools; `reading`: bytes of records that are read at one time
+//! - `callers`: who a run belongs to; `open`: the store of a configuration
+
+mod approver;
+mod call_keys;
+mod callers;
+mod decision;
+mod ends;
+mod events;
+mod execute;
+mod fork;
+mod gate;
+mod kept_effects;
+mod open;
+mod park;
+mod parked;
+mod reading;
+mod repeated;
+mod schemas;
+mod staged;
+mod stored;
+mod take_over;
+mod unsettled;
+mod view;
+mod waiting;
+mod webhook;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolgate_journal::durable::{Began, DurableRun, Journal};
+use toolgate_journal::fork::NoFork;
+use toolgate_journal::recording::{Record, RunFacts};
+use toolgate_journal::store::{Prune, RunRow, StoreError};
+use toolgate_wire::{BytePermit, Code, Failure, LimitFault, Outcome, Report};
+
+use super::Runner;
+use super::request::{PausedRun, Route, RunReport, RunRequest};
+use approver::RunApprover;
+use callers::GrantedScope;
+use ends::{NextEnd, RunEnds};
+use parked::ParkedRuns;
+use reading::Reading;
+use stored::StoredRequest;
+
+pub use call_keys::CallKeys;
+pub(super) use call_keys::KeyedHost;
+pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
+pub use decision::{CallDecision, DecisionKind};
+pub use events::{RunEvent, RunEvents, events_of};
+pub use fork::ForkedRun;
+pub use kept_effects::KeptEffects;
+pub(super) use kept_effects::KeptHost;
+pub use open::{OpenError, journal_of};
+pub use repeated::Replayed;
+pub use toolgate_config::values::UnknownCalls;
+pub use toolgate_journal::store::{RunStatus, StoreError as StoreFault};
+pub(crate) use toolgate_journal::unix_ms;
+pub use view::{About, ListRuns, PendingView, RawJson, RunList, RunSummary, RunView, StagedView, undecided};
+pub use waiting::{WaitingRun, WaitingRuns};
+pub use webhook::Webhooks;
+
+/// Durable runs that one process executes at one time.
+const MAX_LIVE: usize = 64;
+/// Of these, runs of one caller: others get a turn.
+const MAX_LIVE_OF_CALLER: usize = 32;
+/// Changes that a slow listener may fall behind by; it looks into the store then.
+const MAX_CHANGES_BEHIND: usize = 1024;
+
+/// How often the store is asked about a run whose report is waited for and that is not executed here.
+const ELSEWHERE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Gives the values that are secrets now, which are taken out of what leaves this machine. May block.
+pub type SecretSource = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// How durable runs are kept.
+#[derive(Clone)]
+pub struct DurableSettings {
+    /// How often this process looks for runs that are due.
+    pub look_interval: Duration,
+    /// Which runs are forgotten.
+    pub retention: Prune,
+    /// Tells callers of the end of their runs, where that is configured.
+    pub webhooks: Option<Arc<Webhooks>>,
+    /// What becomes of a run with a call whose effect is unknown.
+    pub unknown_calls: UnknownCalls,
+    /// How long a run that waits for a person keeps its worker; none does when this is zero.
+    pub park_time: Duration,
+    /// Whether the report of a run that failed after an effect names `fix_run`: the run is there when that is called.
+    pub names_fix: bool,
+    /// What is replaced by stand-ins in cassettes.
+    pub secrets: SecretSource,
+}
+
+impl Default for DurableSettings {
+    fn default() -> Self {
+        let retention = Prune { older_than: Some(Duration::from_secs(7 * 86_400)), max_bytes: Some(1 << 30) };
+        DurableSettings {
+            look_interval: Duration::from_millis(300),
+            retention,
+            webhooks: None,
+            unknown_calls: UnknownCalls::Auto,
+            park_time: parked::PARK_TIME,
+            names_fix: true,
+            secrets: Arc::new(Vec::new),
+        }
+    }
+}
+
+/// Why a durable run was not begun, or not found.
+#[derive(Debug, thiserror::Error)]
+pub enum DurableError {
+    /// There is no such run of this caller.
+    #[error("there is no run {0}")]
+    NoSuchRun(String),
+    /// A limit is out of range.
+    #[error(transparent)]
+    Limit(#[from] LimitFault),
+    /// The program is longer than its limit.
+    #[error("the code has {length} characters; at most {most} are taken")]
+    TooLong {
+        /// Its characters.
+        length: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// Too many records are being read at one time.
+    #[error("too many records of runs are being read at one time: try again later")]
+    Busy,
+    /// A webhook is asked for, and there is no secret to sign it with.
+    #[error("webhooks need toolgate.runs.webhook_secret in the configuration")]
+    NoWebhooks,
+    /// The run has not ended.
+    #[error("the run {0} has not ended")]
+    NotEnded(String),
+    /// A run that this one corrected, directly or not, is not in the store any more.
+    #[error(
+        "the run {run} cannot be corrected: what it keeps of the run {earlier} is not known any more, because the store has \
+         forgotten that run. Begin a new run with a program that does only what is left to do"
+    )]
+    Forgotten {
+        /// The run that was to be corrected.
+        run: String,
+        /// The run that is gone.
+        earlier: String,
+    },
+    /// The record of a run that this one corrected, directly or not, or its own, ends before the run did.
+    #[error(
+        "the run {run} cannot be corrected: the record of the run {earlier} is too long to be kept whole, so not all of its \
+         effects are known. Begin a new run with a program that does only what is left to do"
+    )]
+    Truncated {
+        /// The run that was to be corrected.
+        run: String,
+        /// The run whose record is not whole.
+        earlier: String,
+    },
+    /// The run is a correction of a correction, and so on, more often than is followed.
+    #[error(
+        "the run {run} cannot be corrected: it is the last of too many corrections. Begin a new run with a program that does \
+         only what is left to do"
+    )]
+    TooManyCorrections {
+        /// The run.
+        run: String,
+    },
+    /// The process is ending.
+    #[error("the service is shutting down")]
+    Stopping,
+    /// There is no store.
+    #[error("no durable runs are kept here")]
+    NoStore,
+    /// The store cannot be opened.
+    #[error("durable runs cannot be kept: {0}")]
+    Open(#[from] OpenError),
+    /// A decision cannot be taken.
+    #[error("{message}")]
+    BadDecision {
+        /// Its place in the list.
+        at: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The run has no such beginning.
+    #[error(transparent)]
+    Fork(#[from] NoFork),
+    /// What is kept of a run has another form.
+    #[error("the run cannot be read: {0}")]
+    Unreadable(String),
+    /// The store does not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A run that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunRun {
+    /// Its id.
+    pub run: String,
+    /// Where it is in its life.
+    pub status: RunStatus,
+    /// Whether an earlier request with the same idempotency key had begun it.
+    pub is_repeated: bool,
+}
+
+/// The durable runs of one process. Clones are the same; runs go on until all are dropped or [`DurableRuns::stop`] is
+/// called.
+#[derive(Clone)]
+pub struct DurableRuns(Arc<Inner>, #[expect(dead_code, reason = "acts when the last one is dropped")] Arc<DropGuard>);
+
+struct Inner {
+    journal: Journal,
+    runner: Runner,
+    callers: Arc<dyn Callers>,
+    settings: DurableSettings,
+    /// Runs that this process executes.
+    live: Mutex<HashMap<String, LiveRun>>,
+    /// Who waits in this process for the end or the pause of a run.
+    ends: RunEnds,
+    /// The ids of runs whose status changed here.
+    changes: broadcast::Sender<Arc<str>>,
+    /// Runs that wait for a person with their worker.
+    parked: ParkedRuns,
+    /// Cancelled when nobody uses the runs any more; what is parked is let go then.
+    dropped: CancellationToken,
+    users: Mutex<Weak<DropGuard>>,
+    /// Wakes the task that looks for runs that are due.
+    due: Notify,
+    /// Counts records that are read for callers.
+    reading: Reading,
+    /// When this process began with them, in milliseconds since 1970.
+    began: u64,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+struct LiveRun {
+    caller: String,
+    run: Arc<DurableRun>,
+    /// Once the program is executed.
+    approver: Option<Arc<RunApprover>>,
+    /// It waits for a person, and only its worker is here.
+    is_parked: bool,
+    /// The task that has it.
+    task: Arc<()>,
+}
+
+/// Where a runner finds the durable runs of its process.
+#[derive(Clone, Default)]
+pub(super) struct DurableSlot(Arc<Mutex<Weak<Inner>>>);
+
+impl DurableSlot {
+    pub(super) fn get(&self) -> Option<DurableRuns> {
+        let inner = self.0.lock().upgrade()?;
+        let users = inner.users.lock().upgrade()?;
+        Some(DurableRuns(inner, users))
+    }
+}
+
+impl DurableRuns {
+    /// Durable runs in this journal, executed by this runner, whose requests may ask for durability from now on. Takes
+    /// over runs that are due. Needs a Tokio runtime.
+    pub fn start(journal: Journal, runner: Runner, callers: Arc<dyn Callers>, settings: DurableSettings) -> Self {
+        let dropped = CancellationToken::new();
+        let users = Arc::new(dropped.clone().drop_guard());
+        let inner = Arc::new(Inner {
+            parked: ParkedRuns::default(),
+            dropped,
+            users: Mutex::new(Arc::downgrade(&users)),
+            journal,
+            callers,
+            settings,
+            live: Mutex::default(),
+            ends: RunEnds::default(),
+            changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
+            due: Notify::new(),
+            reading: Reading::default(),
+            began: unix_ms(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            runner,
+        });
+        *inner.runner.durable.0.lock() = Arc::downgrade(&inner);
+        inner.tasks.spawn(take_over::watch(Arc::downgrade(&inner), inner.stop.clone()));
+        DurableRuns(inner, users)
+    }
+
+    /// The journal behind it.
+    pub fn journal(&self) -> &Journal {
+        &self.0.journal
+    }
+
+    /// Begins a run, which goes on by itself. Requests of one caller with the same idempotency key are one run.
+    ///
+    /// # Errors
+    /// If the request asks for too much, or the store cannot keep the run.
+    pub async fn begin(
+        &self,
+        request: RunRequest,
+        idempotency: Option<&str>,
+        webhook: Option<String>,
+    ) -> Result<BegunRun, DurableError> {
+        let inner = &self.0;
+        if inner.stop.is_cancelled() {
+            return Err(DurableError::Stopping);
+        }
+        if webhook.is_some() && inner.settings.webhooks.is_none() {
+            return Err(DurableError::NoWebhooks);
+        }
+        let granted = inner.runner.limits(request.profile, &request.limits)?;
+        let limits = granted.resolve(request.profile)?.limits;
+        let wall = limits.wall;
+        let length = request.text.chars().count() as u64;
+        if length > limits.code {
+            return Err(DurableError::TooLong { length, most: limits.code });
+        }
+        let request = staged::seeded(staged::by_rule(&inner.runner, request));
+        let mut stored = StoredRequest::of(&request, wall, webhook);
+        if inner.callers.scope(&request.caller.name).is_none() {
+            stored.granted = Some(GrantedScope::of(&request.caller));
+        }
+        let facts = RunFacts {
+            run: request.id.clone().unwrap_or_else(super::execution_id),
+            profile: request.profile,
+            code: request.text.clone(),
+            caller: request.caller.name.clone(),
+            request: serde_json::to_string(&stored).ok(),
+        };
+        // It is in the record now, and the request has its own.
+        drop(stored.take_noted());
+        let run = match inner.journal.begin(facts, idempotency).await? {
+            Began::New(run) => run,
+            Began::Existing { run } => {
+                let row = inner.journal.row(&run).await?.ok_or_else(|| StoreError::NoSuchRun(run.clone()))?;
+                return Ok(BegunRun { run, status: row.status, is_repeated: true });
+            }
+        };
+        let begun = BegunRun { run: run.id().to_owned(), status: RunStatus::Running, is_repeated: false };
+        if inner.has_room_for(&request.caller.name) {
+            let (caller, own) = (request.caller.name.clone(), inner.clone());
+            inner.spawn(&run.clone(), caller, async move { own.execute(run, request, stored).await });
+        } else {
+            // It has its turn when another one has ended, here or elsewhere.
+            run.release().await?;
+            inner.due.notify_one();
+        }
+        Ok(begun)
+    }
+
+    /// Begins a run and waits until it has ended or is paused. The run goes on when the future is dropped, and is aborted
+    /// when the request is withdrawn.
+    pub(super) async fn run(&self, request: RunRequest) -> RunReport {
+        match self.run_until(request, std::future::pending::<Infallible>()).await {
+            Ok(report) => report,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The same, and waits no longer than this for the end once the run has begun: then it goes on, and there is no report.
+    pub async fn run_for(&self, request: RunRequest, within: Duration) -> Option<RunReport> {
+        self.run_until(request, tokio::time::sleep(within)).await.ok()
+    }
+
+    async fn run_until<T>(&self, request: RunRequest, until: impl Future<Output = T>) -> Result<RunReport, T> {
+        let id = request.id.clone().unwrap_or_else(super::execution_id);
+        let withdrawn = request.withdrawn.clone();
+        let end = self.0.ends.next_of(&id);
+        if let Err(error) = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await {
+            return Ok(RunReport::refused(code_of(&error), error.to_string()));
+        }
+        let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
+        tokio::select! {
+            biased;
+            report = self.end_of(&id, end) => Ok(report),
+            late = until => Err(late),
+        }
+    }
+
+    /// Aborts a run when its request is withdrawn, until the guard is dropped.
+    fn abort_when(&self, run: &str, withdrawn: CancellationToken) -> DropGuard {
+        let ended = CancellationToken::new();
+        let (runs, run, guard) = (self.clone(), run.to_owned(), ended.clone().drop_guard());
+        // A task of its own: whoever waits for the run may be dropped with the request.
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = withdrawn.cancelled() => {
+                    if let Err(error) = runs.abort(&run, None).await {
+                        tracing::warn!(run, %error, "a run that was cancelled cannot be aborted");
+                    }
+                }
+                () = ended.cancelled() => {}
+            }
+        });
+        guard
+    }
+
+    /// Decides calls of a run on behalf of this caller, and waits until it has ended or is paused again.
+    ///
+    /// # Errors
+    /// As [`DurableRuns::decide`].
+    pub async fn decide_and_wait(
+        &self,
+        run: &str,
+        caller: &str,
+        decisions: Vec<CallDecision>,
+        withdrawn: &CancellationToken,
+    ) -> Result<RunReport, DurableError> {
+        let end = self.0.ends.next_of(run);
+        self.decide(run, Some(caller), decisions).await?;
+        let _withdrawn = self.abort_when(run, withdrawn.clone());
+        Ok(self.end_of(run, end).await)
+    }
+
+    /// The report of a run at its next end or pause in this process, if that comes in time.
+    pub async fn next_end(&self, run: &str, within: Duration) -> Option<RunReport> {
+        let mut end = self.0.ends.next_of(run);
+        tokio::time::timeout(within, end.report()).await.ok()?
+    }
+
+    async fn end_of(&self, id: &str, mut end: NextEnd) -> RunReport {
+        let elsewhere = async {
+            // Another process has taken the run: only the store knows how it ends.
+            loop {
+                tokio::time::sleep(ELSEWHERE_INTERVAL).await;
+                let is_live = self.0.live.lock().get(id).is_some_and(|live| !live.is_parked);
+                let view = if is_live { None } else { self.view(id, None).await.ok() };
+                // A paused run whose calls are all decided is about to go on.
+                let is_over = |view: &RunView| match view.summary.status {
+                    RunStatus::Done => true,
+                    RunStatus::Paused => !view.pending.is_empty(),
+                    RunStatus::Running => false,
+                };
+                if let Some(view) = view.filter(is_over) {
+                    return view;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(report) = end.report() => report,
+            view = elsewhere => handle(id, view.pending),
+        }
+    }
+
+    /// Ends a run: one that is executed is stopped, and a paused one is never taken up again.
+    ///
+    /// # Errors
+    /// If there is no such run of this caller, or the store cannot be reached.
+    pub async fn abort(&self, run: &str, caller: Option<&str>) -> Result<RunStatus, DurableError> {
+        let row = self.own(run, caller).await?;
+        if row.status == RunStatus::Done {
+            return Ok(RunStatus::Done);
+        }
+        self.0.journal.store().abort(run).await?;
+        if let Some(live) = self.0.live.lock().get(run) {
+            live.run.aborted().cancel();
+        }
+        self.0.due.notify_one();
+        Ok(row.status)
+    }
+
+    /// What a run of this caller has done, for a corrected program that keeps it.
+    ///
+    /// # Errors
+    /// If there is no such run, it has not ended, or cannot be read.
+    pub async fn kept_effects(&self, run: &str, caller: Option<&str>) -> Result<Arc<KeptEffects>, DurableError> {
+        let row = self.own(run, caller).await?;
+        if row.status != RunStatus::Done {
+            return Err(DurableError::NotEnded(run.to_owned()));
+        }
+        self.0.effects_of(run).await.map(Arc::new)
+    }
+
+    /// Executes nothing more. What runs is given to other processes: after what was sent is answered, or after `grace`.
+    pub async fn stop(&self, grace: Duration) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        if tokio::time::timeout(grace, self.0.tasks.wait()).await.is_err() {
+            tracing::warn!("durable runs are left to be taken over, with calls that were not answered");
+        }
+    }
+}
+
+/// How a run that could not begin has failed.
+fn code_of(error: &DurableError) -> Code {
+    match error {
+        DurableError::TooLong { .. } => Code::InvalidCode,
+        _ => Code::Unavailable,
+    }
+}
+
+/// The report of a run that this process did not see to its end.
+fn handle(id: &str, pending: Vec<PendingView>) -> RunReport {
+    let failure = Failure::new(Code::Aborted, "the run goes on elsewhere");
+    let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
+    let paused = Some(PausedRun { run_id: id.to_owned(), pending });
+    RunReport { paused, ..RunReport::ended(id.to_owned(), Route::Script, report) }
+}
+
+impl Inner {
+    /// The record of a run, when there is room for it: records of many megabytes are read one after the other. The permit
+    /// is to be kept as long as the record.
+    async fn read(&self, row: &RunRow) -> Result<(Record, BytePermit), DurableError> {
+        let bytes = usize::try_from(row.bytes).unwrap_or(usize::MAX);
+        let permit = self.reading.reserve(&row.caller, bytes).await.ok_or(DurableError::Busy)?;
+        Ok((self.journal.load(&row.run).await?, permit))
+    }
+
+    /// Whether one more run of this caller may be executed here.
+    fn has_room_for(&self, caller: &str) -> bool {
+        let live = self.live.lock();
+        let running = || live.values().filter(|run| !run.is_parked);
+        running().count() < MAX_LIVE && running().filter(|run| run.caller == caller).count() < MAX_LIVE_OF_CALLER
+    }
+
+    /// Callers who have as many runs here as one may have; `None` when no run may be added at all.
+    fn busy_callers(&self) -> Option<Vec<String>> {
+        let live = self.live.lock();
+        if live.values().filter(|run| !run.is_parked).count() >= MAX_LIVE {
+            return None;
+        }
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for run in live.values().filter(|run| !run.is_parked) {
+            *counts.entry(run.caller.as_str()).or_default() += 1;
+        }
+        let busy = counts.into_iter().filter(|(_, count)| *count >= MAX_LIVE_OF_CALLER);
+        Some(busy.map(|(caller, _)| caller.to_owned()).collect())
+    }
+
+    fn changed(&self, run: &str) {
+        // Without listeners nothing happens.
+        let _ = self.changes.send(run.into());
+        self.runner.history.durable_changed();
+    }
+}

@@ -1,0 +1,434 @@
+//! The one way from a request to a report.
+//!
+//! Every door translates its input into a [`RunRequest`] and gets a [`RunReport`]; no door builds a host, limits, a
+//! deadline or a request of the engine. A program takes the cheapest path that is certain to mean the same.
+//!
+//! # Layout
+//! - `request`: what is asked, and what comes back
+//! - `environment`: configured limits, host functions, backends that are still starting
+//! - `budgets`: the bytes that runs and callers have in flight
+//! - `attempt`: one run from admission to its report
+//! - [`durable`]: runs that outlive their process; `when_asked`: which runs become such, and when; `call_program`: a call in JSON
+//!   as the program that such a run needs; `failed_runs`: what other runs did before they failed, to be kept by a correction
+//! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
+//! - `replay`: a recorded run as a request
+//! - `reachable`: the catalog as the planner asks it
+//! - `type_check`: the types of a program, before its first call
+//! - [`stage`]: writes that are reviewed together before any is sent
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
+//!   `listen`: who is told of every run
+
+#![forbid(unsafe_code)]
+
+mod attempt;
+mod budgets;
+mod call_program;
+pub mod durable;
+mod environment;
+mod explain;
+mod failed_runs;
+mod fast_path;
+mod history;
+mod introspect;
+mod listen;
+mod metrics;
+mod reachable;
+mod replay;
+mod request;
+pub mod stage;
+mod type_check;
+mod when_asked;
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolgate_catalog::{Backend, BackendState, Catalog, ToolRef};
+use toolgate_engine::Engine;
+use toolgate_functions::{CallContext, FunctionAnswer, FunctionError, Registry};
+use toolgate_output::results::{Kept, Kind, ResultStore};
+use toolgate_output::{OutputSettings, Response};
+use toolgate_plan::Preflight;
+use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
+
+use crate::stage::Staging;
+use attempt::Attempt;
+use budgets::CallerBudgets;
+use durable::{DurableError, DurableRuns, DurableSlot, KeptEffects};
+use failed_runs::FailedRuns;
+use toolgate_bridge::{self as bridge, Bridge, RequestContext, ScopedCatalog};
+use when_asked::{AskingBackends, Watching};
+
+pub use budgets::set_process_bytes;
+pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
+pub use explain::explain;
+pub use failed_runs::NotedCalls;
+pub use history::DirectCall;
+pub use history::{History, Transfer};
+pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
+pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
+pub use replay::{replay_engine, replay_request};
+pub use request::{
+    Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
+};
+
+pub use type_check::{LearnedResults, ProgramCheck, ProgramTypes, TypesNotChecked};
+
+pub use environment::permitted;
+
+/// How long a check of a program that is not run waits for the type checker, which it may have to start.
+pub const TYPE_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The bytes that a caller may ask an output to be shaped to, at every door.
+pub const OUTPUT_SIZE: RangeInclusive<u64> = 256..=64 << 20;
+
+/// Runs programs over an engine and a bridge. Clones are the same runner.
+#[derive(Clone)]
+pub struct Runner {
+    engine: Engine,
+    bridge: Arc<Bridge>,
+    environment: Arc<dyn Environment>,
+    history: Arc<History>,
+    budgets: Arc<CallerBudgets>,
+    /// Cancelled to abort all runs.
+    abort: CancellationToken,
+    /// The durable runs of this process.
+    durable: DurableSlot,
+    /// Volatile runs that failed after they had done something.
+    failed_runs: Arc<FailedRuns>,
+    /// The address of the page on which people of this machine decide about calls.
+    page: Arc<OnceLock<String>>,
+    /// Backends that have asked a person something inside a call.
+    asking: AskingBackends,
+}
+
+impl Runner {
+    /// A runner in these surroundings.
+    pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
+        let abort = CancellationToken::new();
+        let (history, budgets, durable) = (Arc::default(), Arc::default(), DurableSlot::default());
+        let (failed_runs, page, asking) = (Arc::default(), Arc::default(), AskingBackends::default());
+        Runner { engine, bridge, environment, history, budgets, abort, durable, failed_runs, page, asking }
+    }
+
+    /// The durable runs of this process. Their store is opened when they are first asked for.
+    ///
+    /// # Errors
+    /// If there is no store, or it cannot be opened.
+    pub async fn durable(&self) -> Result<DurableRuns, DurableError> {
+        match self.durable.get() {
+            Some(runs) => Ok(runs),
+            None => Ok(self.environment.durable_runs().await.ok_or(DurableError::NoStore)??),
+        }
+    }
+
+    /// Notes the address of the page, which clients on this machine can be sent to. The first one stays.
+    pub fn set_page(&self, address: String) {
+        // There is one page of a process, or any of them will do.
+        let _ = self.page.set(address);
+    }
+
+    /// The address of the page, where there is one.
+    pub fn page(&self) -> Option<&str> {
+        self.page.get().map(String::as_str)
+    }
+
+    /// Whether a program may call a tool whose rule says that it is staged.
+    fn may_stage(&self, request: &RunRequest) -> bool {
+        let policy = self.bridge.policy();
+        request.profile == Profile::Chain
+            && policy.may_stage()
+            && self.route(request) != Route::Direct
+            && self.may_call(request, |tool| bridge::stages(&policy, tool))
+    }
+
+    /// Whether a program may call such a tool, by the names in its text.
+    fn may_call(&self, request: &RunRequest, wanted: impl FnMut(ToolRef<'_>) -> bool) -> bool {
+        let catalog = self.bridge.catalog();
+        let named = self.named_backends(request, &catalog).into_iter();
+        let mut tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
+        tools.any(wanted)
+    }
+
+    /// The backends that a program may reach, by the names in its text.
+    fn named_backends<'a>(&self, request: &'a RunRequest, catalog: &'a Catalog) -> Vec<&'a Backend> {
+        let caller = &request.caller;
+        let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
+        let is_named = |name: &str| request.text.contains(name);
+        let reaches_all = ["tools", "__backends", "globalThis"].into_iter().any(is_named);
+        view.backends().filter(|it| reaches_all || is_named(it.name()) || is_named(it.identifier())).collect()
+    }
+
+    /// The engine behind it.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The bridge behind it.
+    pub fn bridge(&self) -> &Arc<Bridge> {
+        &self.bridge
+    }
+
+    /// Statistics and recent runs.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Counts the bytes of answers that this caller has in flight.
+    pub fn caller_budget(&self, caller: &CallerScope) -> ByteBudget {
+        self.budgets.of(caller, self.environment.bytes_in_flight()).answers
+    }
+
+    /// The host functions that programs of this caller may call.
+    pub fn functions(&self, caller: &CallerScope) -> Registry {
+        self.environment.functions(caller)
+    }
+
+    /// Calls a host function outside a run, on behalf of this caller.
+    ///
+    /// # Errors
+    /// If the policy denies the call, or the function fails.
+    pub async fn call_function(
+        &self,
+        caller: &CallerScope,
+        name: &str,
+        context: CallContext,
+        args: Vec<Value>,
+    ) -> Result<FunctionAnswer, FunctionError> {
+        let functions = self.functions(caller);
+        let asked = RequestContext { budget: Some(self.caller_budget(caller)), ..RequestContext::of(caller) };
+        self.bridge.call_function(&functions, name, context, args, asked).await
+    }
+
+    /// The limits of a run that asks for these: with the configured ones where it asks for none.
+    ///
+    /// # Errors
+    /// If a value is out of range, or above what is configured.
+    pub fn limits(&self, profile: Profile, asked: &LimitRequest) -> Result<LimitRequest, LimitFault> {
+        let configured = self.environment.limits(profile);
+        let granted = match (profile, asked.wall, configured.wall) {
+            // The wall time of a snippet is clamped, by the configuration as by the profile itself.
+            (Profile::Snippet, Some(wall), Some(most)) if wall > most => {
+                LimitRequest { wall: Some(most), ..asked.clone() }.within(&configured)?
+            }
+            _ => asked.within(&configured)?,
+        };
+        granted.resolve(profile)?;
+        Ok(granted)
+    }
+
+    /// Runs a program to its end. Dropping the future ends it.
+    ///
+    /// The request is in memory of its own, and so is what few runs need: the future of a run is moved several times on its way
+    /// to the task that polls it.
+    pub fn run(&self, request: RunRequest) -> impl Future<Output = RunReport> + Send + '_ {
+        let mut request = Box::new(request);
+        async move {
+            let is_begun = request.recorder.is_some() || request.recorded.is_some();
+            let mut watch = None;
+            if request.durable == Durability::WhenAsked {
+                let is_kept = !is_begun && self.may_wait(&request) && Box::pin(self.keep(&mut request)).await;
+                request.durable = if is_kept { Durability::Durable } else { Durability::Volatile };
+                // What is kept of an earlier run is used up by the first attempt.
+                let may_begin_again = !is_begun && !is_kept && request.kept.is_none();
+                watch = if may_begin_again { Watching::begin(&mut request) } else { None };
+            }
+            if request.durable == Durability::Durable && !is_begun {
+                return match Box::pin(self.durable()).await {
+                    Ok(runs) => Box::pin(runs.run(*request)).await,
+                    Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+                };
+            }
+            if matches!(request.staging, Staging::Wanted) {
+                return Box::pin(self.dry_run(*request)).await;
+            }
+            // Dropping this future keeps what the run did.
+            let (noted, kept) = (self.failed_runs.note(&mut request).map(Box::new), request.kept.clone());
+            let mut report = self.perform(&mut request, Counted::Yes).await;
+            if let Some(watch) = watch.filter(|watch| self.begins_again(watch, &report)) {
+                request.noted = None;
+                if let Some(noted) = noted {
+                    noted.discard();
+                }
+                return Box::pin(self.begin_again(request, watch)).await;
+            }
+            report.report.warnings.extend(kept.and_then(|kept| kept.warning()));
+            if let Some(noted) = noted {
+                noted.ended(&report);
+            }
+            report
+        }
+    }
+
+    /// What an agent can do about a run of this caller that failed after it had an effect, where its report does not say it.
+    pub fn advice(&self, run: &RunReport, caller: &CallerScope) -> Option<String> {
+        self.failed_runs.advice(run, &caller.name)
+    }
+
+    /// What a volatile run of this caller did before it failed, for a corrected program that keeps it; `None` if there was no such
+    /// run in this process, or it is forgotten.
+    pub fn noted_effects(&self, run: &str, caller: &CallerScope) -> Option<Arc<KeptEffects>> {
+        self.failed_runs.effects_of(run, Some(&caller.name)).map(Arc::new)
+    }
+
+    async fn perform(&self, request: &mut RunRequest, counted: Counted) -> RunReport {
+        let since = Instant::now();
+        let in_flight = self.history.metrics().begin(request.door);
+        let noted_as = || request.noted.as_ref().map(|noted| noted.run().to_owned());
+        let id = request.id.clone().or_else(noted_as).unwrap_or_else(execution_id);
+        // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
+        request.cancel = request.cancel.child_token();
+        request.trace = self.history.wants_traces().then(|| Arc::new(RunTrace::new(&request.origin.trace)));
+        let calls = match counted {
+            Counted::Yes | Counted::No => self.history.note_calls(request, &id, since),
+            Counted::Never => None,
+        };
+        let request = &*request;
+        let mut performing = std::pin::pin!(Attempt::perform(self, request, since));
+        let (mut report, route) = tokio::select! {
+            biased;
+            performed = &mut performing => performed,
+            // A durable run is not aborted with this process, but given to another one.
+            () = self.abort.cancelled(), if counted != Counted::No => {
+                request.cancel.cancel();
+                performing.await
+            }
+        };
+        report.elapsed = since.elapsed();
+        let report = RunReport::ended(id, route, report);
+        let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
+        match counted {
+            Counted::Yes => self.history.record(request, &calls, &report),
+            Counted::No => self.history.keep_notes(&report.id, request, calls),
+            Counted::Never => {}
+        }
+        in_flight.end();
+        report
+    }
+
+    /// Aborts the runs in flight, and every later one: each ends as `ABORTED` with its report.
+    pub fn abort_runs(&self) {
+        self.abort.cancel();
+    }
+
+    /// The backends that a caller may use, and whether each is ready for calls.
+    pub fn backends_ready(&self, caller: &CallerScope) -> Vec<(String, bool)> {
+        let catalog = self.bridge.catalog();
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        view.backends().map(|it| (it.name().to_owned(), *it.state() == BackendState::Ready)).collect()
+    }
+
+    /// How results are shaped unless a caller asks for something else.
+    pub fn output(&self) -> OutputSettings {
+        self.environment.output()
+    }
+
+    /// The results that are kept for a caller.
+    pub fn results(&self, caller: &CallerScope) -> Option<ResultStore> {
+        self.environment.results().map(|results| results.of(&caller.name))
+    }
+
+    /// Shapes the value of a run for a context window. What is left out is kept whole for the caller.
+    pub fn shape(
+        &self,
+        run: &RunReport,
+        caller: &CallerScope,
+        settings: &OutputSettings,
+        intent: Option<&str>,
+    ) -> Option<Response> {
+        self.shape_as(run, None, caller, settings, intent)
+    }
+
+    /// The same where another JSON text is shown in place of the value, such as one that names its pictures. The value
+    /// itself is kept.
+    pub fn shape_as(
+        &self,
+        run: &RunReport,
+        shown: Option<&str>,
+        caller: &CallerScope,
+        settings: &OutputSettings,
+        intent: Option<&str>,
+    ) -> Option<Response> {
+        let value = run.report.value().ok()?.get();
+        let results = self.results(caller);
+        let mut keep = |kept: Kept<'_>| {
+            let whole = if shown.is_some() { Kept { kind: Kind::Json, text: value.into() } } else { kept };
+            results.as_ref().and_then(|results| results.keep(whole))
+        };
+        let response = toolgate_output::shape(shown.unwrap_or(value), settings, intent, &mut keep);
+        let transfer =
+            Transfer { processed: response.bytes_processed as u64, returned: response.bytes_returned as u64 };
+        self.history.shaped(&run.id, transfer);
+        Some(response)
+    }
+
+    /// What was learned of results, if anything learns from them.
+    pub fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        self.environment.learned()
+    }
+
+    /// The path that a program would take. A script that would be stopped is a script.
+    pub fn route(&self, request: &RunRequest) -> Route {
+        Attempt::route(self, request)
+    }
+
+    /// Looks over a program without running it: the calls it would make and what is wrong with them.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub fn check(&self, request: &RunRequest) -> Result<Preflight, Failure> {
+        Attempt::check(self, request)
+    }
+
+    /// The same with a check of its types, where there is a checker. `within` is how long that may take.
+    ///
+    /// # Errors
+    /// If the text is no program.
+    pub async fn check_types(&self, request: &RunRequest, within: Duration) -> Result<ProgramCheck, Failure> {
+        Attempt::check_types(self, request, within).await
+    }
+}
+
+/// Whether the end of an execution is the end of its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// It is, and statistics count it.
+    Yes,
+    /// The run may go on elsewhere.
+    No,
+    /// It is a repetition: nothing is done, so no listener hears of it.
+    Never,
+}
+
+/// A new name for a run.
+pub fn execution_id() -> String {
+    let mut bytes = [0; 16];
+    // Without random numbers a run still has a name, if not one of its own.
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+fn out_of_range(fault: &LimitFault) -> Failure {
+    Failure::new(Code::InvalidData, fault.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_catalog::{Catalog, CatalogHandle};
+    use toolgate_engine::{EngineWithRuntime, IsolationMode};
+
+    #[test]
+    fn the_futures_of_runs_and_calls_are_small() {
+        let bridge = Arc::new(Bridge::new(CatalogHandle::new(Catalog::new(Vec::new()))));
+        let engine = Engine::builder().workers_ahead(0).isolation(IsolationMode::Thread);
+        let started = EngineWithRuntime::start(engine).expect("an engine");
+        let runner = Runner::new(started.engine.clone(), bridge.clone(), Arc::new(FixedEnvironment::default()));
+        let run = size_of_val(&runner.run(RunRequest::new(Profile::Chain, "return 1")));
+        let call = size_of_val(&bridge.call("a", "b", serde_json::Map::new(), RequestContext::default()));
+        // Each is copied whenever it is moved; what few of them need is in memory of its own.
+        assert!(run <= 4_096 && call <= 2_048, "a run has {run} bytes, a call {call}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The first execution of a staged program: reads are made, writes become lines of the review.
+//!
+//! It ends with the program, or at a commit point: where the program depends on the answer to a write. The guest says so, or a
+//! read has a mark in its arguments. Whatever the program says after that is not acted on.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolgate_engine::host::Target;
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
+use toolgate_functions::Registry;
+use toolgate_policy::{Action, Decision};
+use toolgate_wire::foreign_text::clipped;
+use toolgate_wire::{CallId, CallState};
+
+use super::{ReadAnswer, Review, StagedLine, StagedRead, arguments_of, placeholder};
+use crate::LearnedResults;
+use toolgate_bridge::marks::has_marks;
+use toolgate_bridge::{Bridge, Foretold, RequestContext, ScopedCatalog};
+
+/// Bytes of arguments of writes, and of arguments and answers of reads, that a rehearsal keeps. It ends where there are more: what follows is asked about as it comes.
+const MAX_KEPT: usize = 64 << 20;
+
+/// Characters of a program's text in the words about a commit point.
+const MAX_SHOWN: usize = 2_000;
+
+/// The name under which the guest says that it depends on a value. No host function can have it: programs cannot write it.
+const COMMIT_POINT: &str = "toolgate:commit-point";
+/// The code of the reply that the guest makes a placeholder of.
+const STAGED: &str = "STAGED";
+
+/// What a rehearsal finds out.
+#[derive(Default)]
+pub struct Rehearsal {
+    state: Mutex<RehearsalState>,
+    end: CancellationToken,
+}
+
+#[derive(Default)]
+struct RehearsalState {
+    lines: Vec<StagedLine>,
+    /// In the order of the calls; `None` as long as there is no answer.
+    reads: Vec<Option<StagedRead>>,
+    commit_point: Option<String>,
+    /// Bytes of reads and lines that are kept.
+    bytes: usize,
+}
+
+impl Rehearsal {
+    /// Ends the execution when it is cancelled.
+    pub fn end(&self) -> &CancellationToken {
+        &self.end
+    }
+
+    /// What it found, at this time in milliseconds since 1970.
+    pub fn review(&self, at: u64) -> Review {
+        let state = self.state.lock();
+        Review {
+            lines: state.lines.clone(),
+            commit_point: state.commit_point.clone(),
+            at,
+            reads: state.reads.iter().flatten().cloned().collect(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.lock().commit_point.is_some()
+    }
+
+    /// The program depends on this value.
+    fn end_at(&self, value: String) {
+        self.state.lock().commit_point.get_or_insert(value);
+        self.end.cancel();
+    }
+
+    /// A place for the answer to a read.
+    fn begin_read(&self) -> usize {
+        let mut state = self.state.lock();
+        state.reads.push(None);
+        state.reads.len() - 1
+    }
+
+    /// Counts bytes that are to be kept; `false` where they are too many, which ends the rehearsal.
+    fn has_room(&self, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_add(bytes);
+        let has_room = state.bytes <= MAX_KEPT;
+        drop(state);
+        if !has_room {
+            self.end_at("more arguments and answers than are kept".to_owned());
+        }
+        has_room
+    }
+
+    fn end_read(&self, place: usize, target: Target, arguments: String, answer: &Result<String, HostError>) {
+        let (backend, tool) = parts(target);
+        let read = StagedRead { backend, tool, arguments, answer: ReadAnswer::from(answer) };
+        let length = read.arguments.len() + answer.as_ref().map_or(0, String::len);
+        if let Some(place) = self.state.lock().reads.get_mut(place) {
+            *place = Some(read);
+        }
+        self.has_room(length);
+    }
+
+    fn add_line(&self, call: CallId, target: Target, arguments: String, decision: &Decision) -> u32 {
+        let (backend, tool) = parts(target);
+        let rule = decision.rule.as_deref().filter(|_| decision.action == Action::Ask);
+        let mut state = self.state.lock();
+        let number = u32::try_from(state.lines.len()).unwrap_or(u32::MAX).saturating_add(1);
+        state.lines.push(StagedLine {
+            number,
+            call: call.0,
+            backend,
+            tool,
+            arguments,
+            reason: match decision.action {
+                Action::Ask => decision.reason(),
+                Action::Allow | Action::Deny => "the run is staged".to_owned(),
+            },
+            rule: rule.map(|rule| rule.id.clone()),
+            rule_key: rule.map(|rule| rule.key()),
+            approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+            expires: rule.map_or(toolgate_policy::DEFAULT_EXPIRY, |rule| rule.expiry),
+        });
+        number
+    }
+}
+
+fn parts(target: Target) -> (Option<String>, String) {
+    match target {
+        Target::Tool { backend, tool } => (Some(backend), tool),
+        Target::Function(name) => (None, name),
+    }
+}
+
+/// The host of a rehearsal.
+pub(crate) struct RehearsalHost {
+    pub(crate) rehearsal: Arc<Rehearsal>,
+    pub(crate) bridge: Arc<Bridge>,
+    pub(crate) functions: Registry,
+    pub(crate) asked: RequestContext,
+    pub(crate) learned: Option<Arc<dyn LearnedResults>>,
+    pub(crate) real: Arc<dyn Host>,
+}
+
+impl RehearsalHost {
+    fn read(&self, call: HostCall) -> HostFuture {
+        if has_marks(&call.args) {
+            self.rehearsal.end_at(format!("{} reads with {}", call.target, clipped(&call.args, MAX_SHOWN)));
+            return never();
+        }
+        let place = self.rehearsal.begin_read();
+        let (target, arguments) = (call.target.clone(), call.args.clone());
+        let (rehearsal, answer) = (self.rehearsal.clone(), self.real.call(call));
+        Box::pin(async move {
+            let answer = answer.await;
+            rehearsal.end_read(place, target, arguments, &answer);
+            answer
+        })
+    }
+
+    fn write(&self, call: HostCall, foretold: &Foretold) -> HostFuture {
+        if !self.rehearsal.has_room(call.args.len()) {
+            return never();
+        }
+        // Counts against the limits of a run.
+        self.real.repeated(call.id, &call.target, call.args.as_bytes(), CallState::Applied);
+        let shape = self.shape(&call.target);
+        let name = call.target.to_string().replace('⟧', "?");
+        let line = self.rehearsal.add_line(call.id, foretold.target.clone(), call.args, &foretold.decision);
+        let message = format!("{name} was not sent: it is line {line} of the review");
+        let staged = HostError::not_sent(STAGED, message);
+        ready(Err(staged.with_data(json!({ "line": line, "tool": name, "shape": shape }))))
+    }
+
+    fn shape(&self, target: &Target) -> Value {
+        let Target::Tool { backend, tool } = target else { return Value::Null };
+        let catalog = self.bridge.catalog();
+        let view = ScopedCatalog::new(&catalog, &self.asked.access, &self.asked.tools);
+        let Some(found) = view.tool(backend, tool) else { return Value::Null };
+        let learned = self.learned.as_ref();
+        let learned = learned.and_then(|it| it.result_type(found.backend.name(), &found.tool().name));
+        placeholder::shape(found, learned.as_ref())
+    }
+}
+
+impl HostLayer for RehearsalHost {
+    fn inner(&self) -> &dyn Host {
+        &*self.real
+    }
+
+    fn make_call(&self, call: HostCall) -> HostFuture {
+        if self.rehearsal.is_over() {
+            return never();
+        }
+        if call.target == Target::Function(COMMIT_POINT.to_owned()) {
+            let value: Value = serde_json::from_str(&call.args).unwrap_or_default();
+            let (line, at) = (&value[0]["line"], value[0]["at"].as_str().unwrap_or_default());
+            self.rehearsal.end_at(format!("the value {} of line {line}", clipped(at, MAX_SHOWN)));
+            return never();
+        }
+        let arguments = match arguments_of(&call) {
+            Ok(Some(arguments)) => arguments,
+            Ok(None) => return self.real.call(call),
+            Err(error) => return ready(Err(error)),
+        };
+        match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
+            Err(refused) => ready(Err(refused)),
+            Ok(foretold) if foretold.is_read() => self.read(call),
+            Ok(foretold) => self.write(call, &foretold),
+        }
+    }
+}
+
+/// The program gets no answer: its execution ends.
+fn never() -> HostFuture {
+    Box::pin(std::future::pending())
+}
+
+fn ready(answer: Result<String, HostError>) -> HostFuture {
+    Box::pin(std::future::ready(answer))
+}

@@ -1,0 +1,174 @@
+//! Which runs can wait for a person, without being asked for as durable ones.
+//!
+//! A run is kept from its start where a rule may ask about one of its calls, or where one of the backends that it names has asked
+//! something before. Of other runs nothing is kept. If a person has to be asked in one of them after all, and it has changed nothing
+//! so far, it is ended and begins again as a durable run: its reads are made once more. The first attempt is an aborted run in
+//! statistics, and those who watch the console and the calls see it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use toolgate_bridge::{self as bridge, QuestionWatch};
+use toolgate_catalog::{BackendState, ToolRef};
+use toolgate_engine::Observer;
+use toolgate_plan::Call;
+use toolgate_policy::{Action, Policy};
+use toolgate_wire::{Code, Profile, Target};
+
+use super::attempt::Attempt;
+use super::call_program::program_of;
+use super::request::{Durability, Route, RunReport, RunRequest};
+use super::{Counted, Runner};
+
+/// The most backends that are known to ask.
+const MAX_ASKING: usize = 1_024;
+/// The code of a call whose server asked something that no person could be asked.
+const INPUT_REQUIRED: &str = "INPUT_REQUIRED";
+
+/// Backends that have asked a person something inside a call, since this process began.
+#[derive(Clone, Default)]
+pub(super) struct AskingBackends(Arc<Mutex<HashSet<String>>>);
+
+impl AskingBackends {
+    fn note(&self, backend: &str) {
+        let mut asking = self.0.lock();
+        if asking.len() < MAX_ASKING {
+            asking.insert(backend.to_owned());
+        }
+    }
+
+    fn contains(&self, backend: &str) -> bool {
+        self.0.lock().contains(backend)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+/// A run that begins again when a person has to be asked, and what its request was.
+pub(super) struct Watching {
+    watch: Arc<QuestionWatch>,
+    cancel: CancellationToken,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Watching {
+    /// Watches a program with tools. Others, and rehearsals, send nothing that a person is asked about here.
+    pub(super) fn begin(request: &mut RunRequest) -> Option<Self> {
+        if request.profile != Profile::Chain || request.staging.is_on() {
+            return None;
+        }
+        let watch = Arc::new(QuestionWatch::default());
+        request.watch = Some(watch.clone());
+        Some(Watching { watch, cancel: request.cancel.clone(), observer: request.observer.clone() })
+    }
+}
+
+impl Runner {
+    /// Whether a program may have to wait for a person.
+    pub(super) fn may_wait(&self, request: &RunRequest) -> bool {
+        let policy = self.bridge.policy();
+        if request.profile != Profile::Chain || (!policy.may_ask() && self.asking.is_empty()) {
+            return false;
+        }
+        match Attempt::direct_call(self, request) {
+            Ok(call) => self.asks_about(&policy, request, &call),
+            // Also a call as JSON whose tool is not known yet: it begins again if a person has to be asked.
+            Err(Route::Refused) => false,
+            Err(_) => self.names_asking_backend(request) || (policy.may_ask() && self.may_ask(request, &policy)),
+        }
+    }
+
+    /// Whether a program may make a call that a person is asked about. Looks at the names in its text, so that programs
+    /// which name no such backend are not kept in a store for nothing.
+    fn may_ask(&self, request: &RunRequest, policy: &Policy) -> bool {
+        let caller = &request.caller;
+        let asks = |tool: ToolRef<'_>| {
+            let foreseen = bridge::foresee(policy, tool, &caller.name, None);
+            foreseen.is_none_or(|decision| decision.action == Action::Ask)
+        };
+        let functions = request.functions.clone().unwrap_or_else(|| self.functions(caller));
+        self.may_call(request, asks)
+            || self.names_unknown_tools(request)
+            || functions.names().iter().any(|name| request.text.contains(name))
+    }
+
+    /// Whether a person may be asked about one call, or by its backend.
+    fn asks_about(&self, policy: &Policy, request: &RunRequest, call: &Call) -> bool {
+        if self.asking.contains(&call.backend) {
+            return true;
+        }
+        let catalog = self.bridge.catalog();
+        let Some(tool) = catalog.tool(&call.backend, &call.tool) else { return false };
+        let foreseen = bridge::foresee(policy, tool, &request.caller.name, Some(&call.arguments));
+        policy.may_ask() && foreseen.is_none_or(|decision| decision.action == Action::Ask)
+    }
+
+    fn names_asking_backend(&self, request: &RunRequest) -> bool {
+        let catalog = self.bridge.catalog();
+        !self.asking.is_empty()
+            && self.named_backends(request, &catalog).iter().any(|backend| self.asking.contains(backend.name()))
+    }
+
+    /// Whether a program names a backend whose tools are not known yet, such as in the first run of all: a rule may ask about
+    /// any of them.
+    fn names_unknown_tools(&self, request: &RunRequest) -> bool {
+        let catalog = self.bridge.catalog();
+        let named = self.named_backends(request, &catalog);
+        named.into_iter().any(|backend| {
+            let is_settled = matches!(backend.state(), BackendState::Ready | BackendState::Disabled);
+            backend.tools().is_empty() && !is_settled
+        })
+    }
+
+    /// Makes a request one that can be kept: a call in JSON becomes a program. `false` where there is no store, or the call is one
+    /// that no program can make.
+    pub(super) async fn keep(&self, request: &mut RunRequest) -> bool {
+        let program = match Attempt::direct_call(self, request) {
+            Ok(call) => match program_of(&call) {
+                Some(program) => Some(program),
+                None => return false,
+            },
+            Err(_) => None,
+        };
+        if self.durable().await.is_err() {
+            return false;
+        }
+        if let Some(program) = program {
+            request.text = program;
+        }
+        true
+    }
+
+    /// Whether a run that has ended is to begin again. Backends that asked something are remembered in any case.
+    pub(super) fn begins_again(&self, watching: &Watching, report: &RunReport) -> bool {
+        let failed = report.report.calls.iter().filter(|call| call.error_code.as_deref() == Some(INPUT_REQUIRED));
+        for call in failed {
+            if let Target::Tool { backend, .. } = &call.target {
+                self.asking.note(backend);
+            }
+        }
+        watching.watch.asking_backend().iter().for_each(|backend| self.asking.note(backend));
+        watching.watch.begins_again() && !watching.cancel.is_cancelled() && !self.abort.is_cancelled()
+    }
+
+    /// Runs a program again in which a person has to be asked: as a durable run, or as one that cannot ask where there is no
+    /// store.
+    pub(super) async fn begin_again(&self, mut request: Box<RunRequest>, watching: Watching) -> RunReport {
+        let Watching { cancel, observer, watch } = watching;
+        // The second attempt counts the same calls again.
+        self.bridge.take_back_first_attempt(&watch);
+        (request.cancel, request.observer, request.trace, request.watch) = (cancel, observer, None, None);
+        if !self.keep(&mut request).await {
+            return self.perform(&mut request, Counted::Yes).await;
+        }
+        request.durable = Durability::Durable;
+        match self.durable().await {
+            Ok(runs) => runs.run(*request).await,
+            Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+        }
+    }
+}
