@@ -379,11 +379,21 @@ impl<'a> Attempt<'a> {
         if let Some(kept) = &self.request.kept {
             real = Arc::new(KeptHost::new(kept.clone(), real));
         }
-        if let Some(noted) = &self.request.noted {
-            // In front of what is kept: a kept answer is an effect of this run too.
-            real = Arc::new(NotingHost::new(noted.clone(), real));
+        // In front of what is kept: a kept answer is an effect of this run too.
+        self.staged(self.noting(real))
+    }
+
+    /// The same for a program that is one call: it has no keys, keeps nothing and is not staged.
+    pub(super) fn noting_host(&self) -> Arc<dyn Host> {
+        self.noting(Arc::new(self.host()))
+    }
+
+    /// Notes the calls where the run may be corrected later.
+    fn noting(&self, real: Arc<dyn Host>) -> Arc<dyn Host> {
+        match &self.request.noted {
+            Some(noted) => Arc::new(NotingHost::new(noted.clone(), real)),
+            None => real,
         }
-        self.staged(real)
     }
 
     /// The host of a staged run's rehearsal or commit.

@@ -33,13 +33,13 @@ const SPREAD: u64 = 80;
 /// A text that is JSON: there is no program to run, so errors have no position, and integers keep their digits.
 pub(super) async fn direct(attempt: &Attempt<'_>, call: Call) -> Report {
     let args = stringify_exact(&call.arguments);
-    finished(call_tool(attempt, call, args).await, attempt)
+    finished(call_tool(attempt, &attempt.host(), call, args).await, attempt)
 }
 
 /// A program that is one call.
 pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
     let args = stringify(&call.arguments);
-    let CallResult { answer, record } = call_tool(attempt, call, args).await;
+    let CallResult { answer, record, held } = call_tool(attempt, &*attempt.noting_host(), call, args).await;
     let answer = match answer {
         CallEnd::Answered(Ok(json)) => match plain(&json, &attempt.limits) {
             Some(value) => {
@@ -48,20 +48,20 @@ pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
             None => Ok(json),
         },
         CallEnd::Answered(Err(error)) => Err(error),
-        ended => return finished(CallResult { answer: ended, record }, attempt),
+        ended => return finished(CallResult { answer: ended, record, held }, attempt),
     };
-    Report { calls: vec![record], ..Box::pin(replay(attempt, answer)).await }
+    Report { calls: vec![record], ..Box::pin(replay(attempt, answer, held)).await }
 }
 
-/// Runs the program with the answer that the call has given already.
-async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Report {
+/// Runs the program with the answer that the call has given already. The answer stays counted while the run waits for a worker.
+async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>, held: Option<HeldBytes>) -> Report {
     let catalog = attempt.runner.bridge().catalog();
     let program = match toolgate_plan::script(&attempt.request.text, &attempt.reachable(&catalog)) {
         Ok(script) => script.program,
         // It was planned as a program a moment ago.
         Err(fault) => return without_engine(Outcome::Failed(not_a_program(fault)), attempt.since),
     };
-    let host = Recorded { answer: Mutex::new(Some(answer)), real: attempt.host() };
+    let host = Recorded { answer: Mutex::new(Some(answer)), held: Mutex::new(held), real: attempt.host() };
     // The observer has been told of the call.
     attempt.in_engine(Arc::new(host), Some(program), Watched::No).await
 }
@@ -83,6 +83,8 @@ pub(super) fn plain(json: &str, limits: &Limits) -> Option<Box<RawValue>> {
 struct CallResult {
     answer: CallEnd,
     record: CallRecord,
+    /// Counts the answer for as long as it is kept.
+    held: Option<HeldBytes>,
 }
 
 enum CallEnd {
@@ -91,8 +93,7 @@ enum CallEnd {
     Cancelled,
 }
 
-async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResult {
-    let host = attempt.host();
+async fn call_tool(attempt: &Attempt<'_>, host: &dyn Host, call: Call, args: String) -> CallResult {
     let target = Target::Tool { backend: call.backend, tool: call.tool };
     let mut record = CallRecord::begin(&target, args.len(), host.call_is_read_only(&target, &args));
     let observer = attempt.request.observer.as_ref();
@@ -117,7 +118,7 @@ async fn call_tool(attempt: &Attempt<'_>, call: Call, args: String) -> CallResul
     if let Some(observer) = observer {
         observer.call_ended(&record);
     }
-    CallResult { answer, record }
+    CallResult { answer, record, held: host.take_held(FIRST_CALL) }
 }
 
 fn finished(made: CallResult, attempt: &Attempt<'_>) -> Report {
@@ -159,6 +160,7 @@ fn returned(json: String, limits: &Limits) -> Outcome {
 /// A host that has the answer already.
 struct Recorded {
     answer: Mutex<Option<Result<String, HostError>>>,
+    held: Mutex<Option<HeldBytes>>,
     real: RunHost,
 }
 
@@ -181,7 +183,7 @@ impl Host for Recorded {
         self.real.has_tools()
     }
 
-    fn take_held(&self, id: CallId) -> Option<HeldBytes> {
-        self.real.take_held(id)
+    fn take_held(&self, _: CallId) -> Option<HeldBytes> {
+        self.held.lock().take()
     }
 }

@@ -6,7 +6,10 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::inline::inlined;
-use toolgate_bridge::{self as bridge, Access, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use toolgate_backends::ReplyMode;
+use toolgate_bridge::{
+    self as bridge, Access, AllowedEffects, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only,
+};
 use toolgate_catalog::types::result_schema;
 use toolgate_catalog::{Backend, Tool};
 use toolgate_config::checked::{self, Function, FunctionEffect, FunctionTarget, Settings};
@@ -235,23 +238,19 @@ fn argument(schema: Value) -> Param {
     Param { name: "argument".to_owned(), schema, presence, description: String::new() }
 }
 
-/// The configuration granted the function, so it may reach its backend for every caller that may use the function.
+/// The configuration granted the function, so it may reach its backend for every caller that may use the function. In everything
+/// else the call is one of the program: its caller, run, rate, trace and approver are those of the function's call.
 fn asked(context: &CallContext) -> RequestContext {
-    let deadline = context.deadline.map(tokio::time::Instant::into_std);
-    // Who asks, in which run: the policy decides about the tool as if the program had named it.
     let caller = context.host.as_ref().and_then(|host| host.downcast_ref::<RequestContext>());
-    let RequestContext { name, profile, call_id, run, approver, budget, .. } = caller.cloned().unwrap_or_default();
     RequestContext {
-        name,
-        profile,
-        call_id,
-        run,
-        approver,
-        budget,
         access: Access::All,
+        tools: Access::All,
         cancel: context.cancel.clone(),
-        deadline,
-        ..RequestContext::default()
+        deadline: context.deadline.map(tokio::time::Instant::into_std),
+        reply: ReplyMode::default(),
+        // Decided by what is declared of the function, before it was called.
+        effects: AllowedEffects::default(),
+        ..caller.cloned().unwrap_or_default()
     }
 }
 
@@ -283,7 +282,7 @@ async fn call(
         };
         let message = gone(&error.code).map_or(error.message, str::to_owned);
         let mut failed = FunctionError::new(code, message).with_effect(effect);
-        if bridge::is_denial(&error.code) {
+        if bridge::is_denial(&error.code) || error.code == "RATE_LIMITED" {
             failed = failed.with_custom_code(&error.code);
         }
         match error.data {

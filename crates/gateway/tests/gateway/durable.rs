@@ -286,6 +286,24 @@ async fn a_volatile_run_that_failed_is_corrected_and_keeps_its_effects() {
     world.gateway.shut_down().await;
 }
 
+/// A program of one call is answered without an interpreter, and what it did is kept all the same.
+#[tokio::test]
+async fn a_program_of_one_call_that_failed_is_corrected_and_keeps_its_effect() {
+    let settings = json!({ "sandbox": { "limits": { "chain": { "result": 2 } } } });
+    let world = World::up_with(json!({ "f": fixture(&[]) }), settings).await;
+    let file = world.folder.path().join("effects");
+    let one = appending(&file, &["one"], "").replace("await", "return await");
+    let failed = world.call("call_tool_chain", json!({ "code": one })).await;
+    let report = &failed["_meta"]["toolgate/report"];
+    assert_eq!((&report["path"], &report["code"]), (&json!("one_call"), &json!("OUTPUT_TOO_LARGE")), "{failed}");
+    let id = run_id(&failed);
+    assert!(first_text(&failed).contains(&format!("fix_run({{ run_id: \"{id}\"")), "{failed}");
+    let fixed = world.call("fix_run", json!({ "run_id": id, "code": appending(&file, &["one"], "return 1") })).await;
+    assert_eq!(first_text(&fixed), "1", "{fixed}");
+    assert_eq!(lines(&file), ["one"], "the call is not made again");
+    world.gateway.shut_down().await;
+}
+
 /// A correction whose client is gone ends, and what it did is known when the first run is corrected again.
 #[tokio::test]
 async fn what_a_cancelled_correction_of_a_volatile_run_did_is_not_done_again() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
-use toolgate_wire::{Access, CallerScope};
+use toolgate_wire::{Access, CallRate, CallerScope};
 
 use crate::support::{World, call, first_text, fixture};
 
@@ -117,5 +117,19 @@ async fn a_function_whose_tool_is_gone_names_no_tool() {
         let gone = "the backend no longer has the tool that this function calls: change `tool` of the function in the configuration";
         assert_eq!(told, json!([gone]), "{function}");
     }
+    world.gateway.shut_down().await;
+}
+
+/// A call of such a function is a call of its caller in everything but the right to the tool.
+#[tokio::test]
+async fn a_function_that_is_a_tool_counts_in_the_rate_of_its_caller() {
+    let world = world().await;
+    let caller = CallerScope { name: "key".to_owned(), rate: CallRate::per_minute(1), ..CallerScope::default() };
+    let scope = RequestScope { caller, ..RequestScope::default() };
+    let code =
+        "const one = await plain({ a: 1 }); try { return await plain({ a: 2 }) } catch (e) { return [one.a, e.code] }";
+    let asked = ToolCall { scope, ..call("call_tool_chain", json!({ "code": code })) };
+    let told: Value = serde_json::from_str(&first_text(&world.agent.call(asked).await.unwrap())).unwrap();
+    assert_eq!(told, json!([1, "RATE_LIMITED"]));
     world.gateway.shut_down().await;
 }
