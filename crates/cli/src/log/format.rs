@@ -6,9 +6,9 @@ use std::fmt;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
+use toolgate_wire::foreign_text::{clipped, one_line};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use toolgate_wire::foreign_text::{clipped, one_line};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};

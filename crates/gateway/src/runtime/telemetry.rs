@@ -109,7 +109,8 @@ impl RunListener for TelemetryListener {
             let began = began + Duration::from_secs_f64(start.max(0.0) / 1e3);
             let backend = match &call.target {
                 Target::Tool { backend, .. } => {
-                    let attributes = backends.entry(backend.as_str()).or_insert_with(|| self.backend_attributes(backend));
+                    let attributes =
+                        backends.entry(backend.as_str()).or_insert_with(|| self.backend_attributes(backend));
                     Some(&*attributes)
                 }
                 Target::Function(_) => None,
@@ -144,7 +145,11 @@ impl TelemetryListener {
         }
         attributes.extend(origin.protocol.as_deref().map(|protocol| ("mcp.protocol.version", protocol.into())));
         let name = span_name(tool);
-        Span { name, kind: SpanKind::Server, ..span(ids, &ids.door_span, parent, (began, run.report.report.elapsed), attributes, error) }
+        Span {
+            name,
+            kind: SpanKind::Server,
+            ..span(ids, &ids.door_span, parent, (began, run.report.report.elapsed), attributes, error)
+        }
     }
 
     fn call_span(
