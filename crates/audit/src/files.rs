@@ -71,8 +71,10 @@ impl Locked<'_> {
         }
         self.file.write_all(lines)?;
         self.file.sync_data()?;
-        if self.file.metadata()?.len() >= self.files.settings.max_bytes {
-            self.rotate()?;
+        // The lines are written. A file that cannot be made an archive now grows, and the next lines try again.
+        let is_large = self.file.metadata().is_ok_and(|metadata| metadata.len() >= self.files.settings.max_bytes);
+        if is_large && let Err(error) = self.rotate() {
+            tracing::warn!(%error, "the audit log is large and cannot be made an archive");
         }
         Ok(())
     }

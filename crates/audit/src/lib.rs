@@ -4,8 +4,8 @@
 //! added or removed breaks the chain. Lines that are cut off at the end break nothing: note the hash that
 //! `toolgate audit verify` prints, and ask for it later with `--expect`.
 //!
-//! Writing is done by a thread of its own with a bounded queue: a full disk or a slow one loses lines, which the next line
-//! counts (`lost`), and never holds up a run. Several processes may write to one file; a lock beside it orders them.
+//! Writing is done by a thread of its own with a queue that is bounded in bytes: a full disk or a slow one loses lines, which
+//! the next line counts (`lost`), or one of its own at the end, and never holds up a run. Several processes may write to one file; a lock beside it orders them.
 //!
 //! # Layout
 //! - [`AuditLog`]: takes records; `writer`: the thread; `chain`: lines and hashes; `files`: the file, its archives, its lock
@@ -25,8 +25,8 @@ mod writer;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
@@ -35,8 +35,10 @@ pub use arguments::{digest, redacted};
 pub use chain::timestamp;
 pub use verify::{Broken, Verified, verify};
 
-/// Records that wait to be written.
-const MAX_WAITING: usize = 8_192;
+/// Bytes of records that wait to be written. A run of 100,000 calls has some 50 MB.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+/// What a field takes beside its name and its text.
+const FIELD_BYTES: usize = 64;
 /// How long the last records may take at the end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -57,13 +59,21 @@ pub struct AuditLog(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle {
-    records: SyncSender<Message>,
+    messages: Sender<Message>,
     lost: Arc<AtomicU64>,
+    waiting_bytes: Arc<AtomicUsize>,
 }
 
 enum Message {
-    Record(SystemTime, Map<String, Value>),
+    Records(Records),
     Flushed(SyncSender<()>),
+}
+
+/// Records that were made at one time.
+struct Records {
+    time: SystemTime,
+    records: Vec<Map<String, Value>>,
+    bytes: usize,
 }
 
 impl AuditLog {
@@ -73,20 +83,25 @@ impl AuditLog {
     /// If the file cannot be written to: a log that is asked for and not kept must be noticed at the start.
     pub fn open(settings: AuditSettings) -> io::Result<Self> {
         let files = files::Files::open(settings)?;
-        let (records, inbox) = sync_channel(MAX_WAITING);
-        let lost = Arc::new(AtomicU64::new(0));
-        let writer = writer::Writer::new(files, lost.clone());
+        let (messages, inbox) = channel();
+        let (lost, waiting_bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
+        let writer = writer::Writer::new(files, lost.clone(), waiting_bytes.clone());
         std::thread::Builder::new().name("audit".into()).spawn(move || writer.write_all(&inbox))?;
-        Ok(AuditLog(Arc::new(Handle { records, lost })))
+        Ok(AuditLog(Arc::new(Handle { messages, lost, waiting_bytes })))
     }
 
-    /// Takes a record. Never waits: one that finds no place is counted as lost.
+    /// Takes a record. Never waits: one that finds no room is counted as lost.
     pub fn record(&self, fields: Map<String, Value>) {
-        match self.0.records.try_send(Message::Record(SystemTime::now(), fields)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.0.lost.fetch_add(1, Ordering::Relaxed);
-            }
+        self.records(vec![fields]);
+    }
+
+    /// Takes records, such as those of one run, which wake the writer once. They are written together or lost together.
+    pub fn records(&self, records: Vec<Map<String, Value>>) {
+        let (count, bytes) = (records.len() as u64, records.iter().map(bytes_of_fields).sum());
+        let has_room = self.0.reserve(bytes);
+        let records = Records { time: SystemTime::now(), records, bytes };
+        if !has_room || self.0.messages.send(Message::Records(records)).is_err() {
+            self.0.lost.fetch_add(count, Ordering::Relaxed);
         }
     }
 
@@ -97,10 +112,14 @@ impl AuditLog {
 }
 
 impl Handle {
+    fn reserve(&self, bytes: usize) -> bool {
+        let room = |waiting: usize| waiting.checked_add(bytes).filter(|all| *all <= MAX_WAITING_BYTES);
+        self.waiting_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
+    }
+
     fn flush(&self) -> bool {
         let (done, flushed) = sync_channel(1);
-        // With a full queue there is nothing to wait for that would end in time.
-        self.records.try_send(Message::Flushed(done)).is_ok() && flushed.recv_timeout(FLUSH_TIMEOUT).is_ok()
+        self.messages.send(Message::Flushed(done)).is_ok() && flushed.recv_timeout(FLUSH_TIMEOUT).is_ok()
     }
 }
 
@@ -108,4 +127,19 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.flush();
     }
+}
+
+/// About as much as a record takes in memory.
+fn bytes_of_fields(fields: &Map<String, Value>) -> usize {
+    fields.iter().map(|(name, value)| name.len() + bytes_of(value)).sum()
+}
+
+fn bytes_of(value: &Value) -> usize {
+    FIELD_BYTES
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(bytes_of).sum(),
+            Value::Object(fields) => bytes_of_fields(fields),
+        }
 }

@@ -1,7 +1,7 @@
 //! The thread that writes records.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::SystemTime;
 
@@ -19,50 +19,62 @@ pub(crate) struct Writer {
     files: Files,
     /// Number of lost records that has not been written to a line yet.
     lost: Arc<AtomicU64>,
+    /// Bytes of the records that are not written yet.
+    waiting_bytes: Arc<AtomicUsize>,
     failed: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(files: Files, lost: Arc<AtomicU64>) -> Self {
-        Writer { files, lost, failed: false }
+    pub(crate) fn new(files: Files, lost: Arc<AtomicU64>, waiting_bytes: Arc<AtomicUsize>) -> Self {
+        Writer { files, lost, waiting_bytes, failed: false }
     }
 
     /// Writes until all senders are dropped.
     pub(crate) fn write_all(mut self, inbox: &Receiver<Message>) {
         while let Ok(first) = inbox.recv() {
-            let (mut batch, mut waiting) = (Vec::new(), Vec::new());
+            let (mut batch, mut bytes, mut waiting) = (Vec::new(), 0, Vec::new());
             let rest = std::iter::from_fn(|| inbox.try_recv().ok()).take(MAX_BATCH);
             for message in std::iter::once(first).chain(rest) {
                 match message {
-                    Message::Record(time, fields) => batch.push((time, fields)),
+                    Message::Records(made) => {
+                        bytes += made.bytes;
+                        batch.extend(made.records.into_iter().map(|fields| (made.time, fields)));
+                    }
                     Message::Flushed(done) => waiting.push(done),
                 }
             }
-            self.write(&batch);
+            if batch.is_empty() && self.lost.load(Ordering::Relaxed) > 0 {
+                self.write(&[(SystemTime::now(), loss())], 0);
+            }
+            batch.chunks(MAX_BATCH).for_each(|batch| self.write(batch, batch.len() as u64));
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             for done in waiting {
-                // Whoever waits may have given up.
+                // The receiver may have given up.
                 let _ = done.try_send(());
             }
         }
     }
 
-    fn write(&mut self, batch: &[(SystemTime, Map<String, Value>)]) {
-        if batch.is_empty() {
-            return;
-        }
+    /// Writes a batch, of which as many records as `counted` are lost if that fails.
+    fn write(&mut self, batch: &[(SystemTime, Map<String, Value>)], counted: u64) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         let written = self.files.locked().and_then(|files| {
             let lines = lines(files.end.clone(), lost, batch);
             files.append(&lines)
         });
         if let Err(error) = &written {
-            self.lost.fetch_add(lost + batch.len() as u64, Ordering::Relaxed);
+            self.lost.fetch_add(lost + counted, Ordering::Relaxed);
             if !self.failed {
                 tracing::error!(%error, "the audit log cannot be written; records are lost until it can");
             }
         }
         self.failed = written.is_err();
     }
+}
+
+/// The record of a log that ends after records were lost: its line has their number.
+fn loss() -> Map<String, Value> {
+    Map::from_iter([("event".to_owned(), "lost".into())])
 }
 
 fn lines(mut end: ChainEnd, mut lost: u64, batch: &[(SystemTime, Map<String, Value>)]) -> Vec<u8> {

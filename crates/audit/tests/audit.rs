@@ -158,3 +158,32 @@ fn what_cannot_be_written_is_lost_and_counted_and_holds_up_nothing() {
     assert_eq!((verified.lines, verified.lost), (2, 2));
     assert!(AuditLog::open(AuditSettings { file: "/proc/nowhere/audit.jsonl".into(), ..settings }).is_err());
 }
+
+/// A run makes one batch, so that a program cannot push out its own records by making many calls.
+#[test]
+fn the_records_of_many_calls_are_kept_as_one_batch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = AuditSettings { max_bytes: 1 << 30, ..settings(folder.path()) };
+    let log = AuditLog::open(settings.clone()).expect("opened");
+    log.records((0..20_000).map(record).collect());
+    flush(&log);
+    let verified = verify(&settings.file, None).expect("whole");
+    assert_eq!((verified.lines, verified.lost), (20_000, 0));
+}
+
+#[test]
+fn records_that_are_lost_at_the_end_are_told_of_in_a_line_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = settings(folder.path());
+    let log = AuditLog::open(settings.clone()).expect("opened");
+    log.record(record(0));
+    flush(&log);
+    // More than may wait.
+    let long = json!({"event": "call", "arguments": "x".repeat(65 << 20)}).as_object().cloned().expect("an object");
+    log.records(vec![long, record(1)]);
+    flush(&log);
+    let verified = verify(&settings.file, None).expect("whole");
+    assert_eq!((verified.lines, verified.lost), (2, 2));
+    let last = lines(&settings.file).pop().expect("a line");
+    assert!(last.contains(r#""event":"lost""#) && last.contains(r#""lost":2"#), "{last}");
+}

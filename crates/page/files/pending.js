@@ -21,9 +21,8 @@ export function pending(_, context) {
     clearTimeout(timer);
     try {
       const runs = await paused();
-      const now = JSON.stringify(
-        runs.map((run) => [run.runId, run.pending.map((/** @type {any} */ call) => call.callId)]),
-      );
+      // Whole questions: a call that was approved may ask something else under the same number.
+      const now = JSON.stringify(runs.map((run) => [run.runId, run.pending]));
       if (now !== shown) {
         shown = now;
         const cards = runs.map((run) => cardOrFailure(run, context, load));

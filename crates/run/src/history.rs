@@ -1,6 +1,6 @@
 //! Statistics and recent runs: what was done since the start, and what it kept out of context windows.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,8 +16,10 @@ use super::request::{Door, Route, RunReport, RunRequest, RunTrace};
 
 /// Runs that are remembered.
 const RECENT: usize = 50;
-/// Durable runs whose notes wait for their end.
+/// Durable runs whose notes wait for their end. A run may end in another process, so the oldest notes make room.
 const MAX_KEPT: usize = 1_024;
+/// The size of these notes.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 /// Calls of each that are remembered.
 const MAX_CALLS: usize = 20;
 /// Tools that are counted one by one; the names come from outside.
@@ -72,6 +74,41 @@ struct KeptNotes {
     calls: BegunCalls,
 }
 
+impl KeptNotes {
+    fn bytes(&self) -> usize {
+        let BegunCalls { starts, digests, arguments } = &self.calls;
+        let arguments: usize = arguments.iter().map(|arguments| arguments.to_string().len()).sum();
+        self.text.len() + 8 * starts.len() + 64 * digests.len() + arguments
+    }
+}
+
+/// The notes of durable runs, the oldest first.
+#[derive(Default)]
+struct KeptRuns {
+    runs: VecDeque<(String, usize, KeptNotes)>,
+    bytes: usize,
+}
+
+impl KeptRuns {
+    fn insert(&mut self, id: &str, notes: KeptNotes) {
+        self.take(id);
+        let bytes = notes.bytes();
+        self.runs.push_back((id.to_owned(), bytes, notes));
+        self.bytes += bytes;
+        while self.runs.len() > MAX_KEPT || self.bytes > MAX_KEPT_BYTES {
+            let Some((_, bytes, _)) = self.runs.pop_front() else { return };
+            self.bytes -= bytes;
+        }
+    }
+
+    fn take(&mut self, id: &str) -> Option<KeptNotes> {
+        let at = self.runs.iter().position(|(known, ..)| known == id)?;
+        let (_, bytes, notes) = self.runs.remove(at)?;
+        self.bytes -= bytes;
+        Some(notes)
+    }
+}
+
 /// A call that a client made without a program.
 pub struct DirectCall<'a> {
     /// What was called, and how it ended.
@@ -92,7 +129,7 @@ pub struct History {
     metrics: RunMetrics,
     listeners: Arc<Listeners>,
     /// What was noted of durable runs that have not been recorded.
-    kept: Mutex<HashMap<String, KeptNotes>>,
+    kept: Mutex<KeptRuns>,
     sums: Mutex<Sums>,
 }
 
@@ -202,16 +239,15 @@ impl History {
 
     /// Keeps what was noted of an execution of a durable run until the run itself is recorded.
     pub(super) fn keep_notes(&self, id: &str, request: &RunRequest, calls: BegunCalls) {
-        let mut kept = self.kept.lock();
-        if self.listeners.are_there() && (kept.len() < MAX_KEPT || kept.contains_key(id)) {
+        if self.listeners.are_there() {
             let (text, origin, trace) = (request.text.clone(), request.origin.clone(), request.trace.clone());
-            kept.insert(id.to_owned(), KeptNotes { text, origin, trace, calls });
+            self.kept.lock().insert(id, KeptNotes { text, origin, trace, calls });
         }
     }
 
     /// Adds a durable run that has ended here, with what was noted of its last execution.
     pub(super) fn record_durable(&self, caller: &CallerScope, run: &RunReport) {
-        let kept = self.kept.lock().remove(&run.id).unwrap_or_default();
+        let kept = self.kept.lock().take(&run.id).unwrap_or_default();
         let request = RunRequest {
             caller: caller.clone(),
             door: Door::Durable,
@@ -550,6 +586,18 @@ mod tests {
         (0..=MAX_SESSIONS as u64).for_each(|session| sums.begin("", Some(session)));
         assert_eq!(sums.sessions.len(), MAX_SESSIONS);
         assert!(!sums.sessions.contains_key(&0) && sums.sessions.contains_key(&(MAX_SESSIONS as u64)));
+    }
+
+    #[test]
+    fn the_oldest_notes_of_durable_runs_make_room() {
+        let notes = |bytes: usize| KeptNotes { text: "x".repeat(bytes), ..KeptNotes::default() };
+        let mut kept = KeptRuns::default();
+        (0..MAX_KEPT + 10).for_each(|run| kept.insert(&run.to_string(), notes(1)));
+        assert!(kept.take("9").is_none() && kept.take("10").is_some());
+        kept.insert("11", notes(MAX_KEPT_BYTES));
+        assert_eq!((kept.runs.len(), kept.bytes), (1, MAX_KEPT_BYTES));
+        assert!(kept.take("11").is_some());
+        assert_eq!(kept.bytes, 0);
     }
 
     #[test]

@@ -298,7 +298,7 @@ impl Runner {
         };
         report.elapsed = since.elapsed();
         let report = RunReport::ended(id, route, report);
-        let calls = calls.map(|calls| calls.so_far()).unwrap_or_default();
+        let calls = calls.map(|calls| calls.take()).unwrap_or_default();
         match counted {
             Counted::Yes => self.history.record(request, &calls, &report),
             Counted::No => self.history.keep_notes(&report.id, request, calls),

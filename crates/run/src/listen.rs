@@ -134,13 +134,13 @@ impl NotedCall {
     }
 }
 
-impl<'a> FromIterator<&'a NotedCall> for BegunCalls {
-    fn from_iter<T: IntoIterator<Item = &'a NotedCall>>(calls: T) -> Self {
+impl FromIterator<NotedCall> for BegunCalls {
+    fn from_iter<T: IntoIterator<Item = NotedCall>>(calls: T) -> Self {
         let mut begun = BegunCalls::default();
         for call in calls {
             begun.starts.push(call.start);
-            begun.digests.extend(call.digest.clone());
-            begun.arguments.extend(call.arguments.clone());
+            begun.digests.extend(call.digest);
+            begun.arguments.extend(call.arguments);
         }
         begun
     }
@@ -184,7 +184,7 @@ impl Listeners {
 
     /// What is noted of a call without a program.
     pub(super) fn of_one_call(&self, arguments: &str) -> BegunCalls {
-        [&NotedCall::new(0.0, arguments, self.wanted())].into_iter().collect()
+        [NotedCall::new(0.0, arguments, self.wanted())].into_iter().collect()
     }
 }
 
@@ -216,9 +216,9 @@ impl CallNotes {
         }
     }
 
-    /// What is noted so far.
-    pub(super) fn so_far(&self) -> BegunCalls {
-        self.noted.lock().calls.iter().collect()
+    /// Takes what is noted, at the end of the run.
+    pub(super) fn take(&self) -> BegunCalls {
+        std::mem::take(&mut self.noted.lock().calls).into_iter().collect()
     }
 }
 

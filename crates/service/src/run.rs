@@ -133,7 +133,19 @@ impl HttpService {
     /// Runs a program until it ends or waits for a person; a shutdown aborts it.
     pub(super) async fn run(&self, request: RunRequest) -> RunReport {
         let cancel = self.shutdown().abort.child_token();
-        self.runner().run(RunRequest { cancel, ..request }).await
+        // A caller that goes away drops this future. The run then ends as ABORTED and is recorded like every other: otherwise its
+        // reads would be in no log.
+        let _cancels = cancel.clone().drop_guard();
+        let (service, request) = (self.clone(), RunRequest { cancel, ..request });
+        let run = tokio::spawn(async move { service.runner().run(request).await });
+        match run.await {
+            Ok(report) => report,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends, and this task with it.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     /// What a caller is answered about a run.

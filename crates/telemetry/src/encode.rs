@@ -18,10 +18,10 @@ pub(crate) fn metrics(resource: &Value, all: &Histograms, now: SystemTime) -> Va
     let metrics: Vec<Value> = [Metric::ServerOperation, Metric::ClientOperation]
         .into_iter()
         .filter_map(|metric| {
-            let mut series: Vec<_> = all.series.iter().filter(|((of, _), _)| *of == metric).collect();
-            series.sort_by_key(|((_, attributes), _)| format!("{attributes:?}"));
+            let mut series: Vec<_> = all.of(metric).iter().collect();
+            series.sort_by_cached_key(|(attributes, _)| format!("{attributes:?}"));
             let points: Vec<Value> =
-                series.iter().map(|((_, attributes), series)| point(attributes, series, all.since, now)).collect();
+                series.iter().map(|(attributes, series)| point(attributes, series, all.since, now)).collect();
             let histogram = json!({"aggregationTemporality": 2, "dataPoints": points});
             (!points.is_empty()).then(|| json!({"name": metric.name(), "unit": "s", "histogram": histogram}))
         })

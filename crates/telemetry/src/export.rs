@@ -4,19 +4,17 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::histogram::Histograms;
-use crate::{Message, Span, encode};
+use crate::waiting::Waiting;
+use crate::{Span, encode};
 
 /// Spans of one request.
-const MAX_BATCH: usize = 512;
-/// How long spans wait for others.
-const SPAN_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const MAX_BATCH: usize = 512;
 /// How often metrics are sent.
 const METRIC_INTERVAL: Duration = Duration::from_secs(15);
 /// How long a collector may take for one request.
@@ -54,55 +52,45 @@ impl Exporter {
         Exporter { collector, resource, histograms, lost, failed: false }
     }
 
-    /// Sends until nobody can ask for more.
-    pub(crate) fn send_all(mut self, inbox: &Receiver<Message>) {
-        let (mut spans, mut spans_due, mut metrics_due) = (Vec::new(), None, Instant::now() + METRIC_INTERVAL);
+    /// Sends until no more can come.
+    pub(crate) fn send_all(mut self, waiting: &Waiting) {
+        let mut metrics_due = Instant::now() + METRIC_INTERVAL;
         loop {
-            let due = spans_due.map_or(metrics_due, |due: Instant| due.min(metrics_due));
-            let mut waiting: Option<SyncSender<()>> = None;
-            match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(Message::Span(span)) => {
-                    spans.push(*span);
-                    spans_due.get_or_insert(Instant::now() + SPAN_INTERVAL);
-                }
-                Ok(Message::Flushed(done)) => waiting = Some(done),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            let taken = waiting.take(metrics_due);
+            for spans in taken.spans.chunks(MAX_BATCH) {
+                self.send_spans(spans);
             }
-            let now = Instant::now();
-            if waiting.is_some() || spans.len() >= MAX_BATCH || spans_due.is_some_and(|due| due <= now) {
-                self.send_spans(std::mem::take(&mut spans));
-                spans_due = None;
-            }
-            if waiting.is_some() || metrics_due <= now {
+            if !taken.flushes.is_empty() || metrics_due <= Instant::now() {
                 self.send_metrics();
                 metrics_due = Instant::now() + METRIC_INTERVAL;
             }
-            if let Some(done) = waiting {
-                // Whoever waits may have given up.
+            for done in taken.flushes {
+                // The receiver may have given up.
                 let _ = done.try_send(());
+            }
+            if taken.is_last {
+                return;
             }
         }
     }
 
-    fn send_spans(&mut self, spans: Vec<Span>) {
-        if spans.is_empty() {
-            return;
-        }
-        let body = encode::traces(&self.resource, &spans);
+    fn send_spans(&mut self, spans: &[Span]) {
+        let body = encode::traces(&self.resource, spans);
         if !self.send("/v1/traces", &body) {
             self.lost.fetch_add(spans.len() as u64, Ordering::Relaxed);
         }
     }
 
     fn send_metrics(&mut self) {
-        let body = {
+        // Copied, so that no run waits for the lock while the body is written.
+        let all = {
             let mut all = self.histograms.lock();
             if !std::mem::take(&mut all.changed) {
                 return;
             }
-            encode::metrics(&self.resource, &all, SystemTime::now())
+            all.clone()
         };
+        let body = encode::metrics(&self.resource, &all, SystemTime::now());
         if !self.send("/v1/metrics", &body) {
             // They are sums: the next request says the same and more.
             self.histograms.lock().changed = true;

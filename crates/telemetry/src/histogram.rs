@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use crate::Attributes;
+use crate::{AttributeValue, Attributes};
 
 /// Upper bounds of the buckets in seconds, as the conventions of MCP name them.
 pub(crate) const BOUNDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -11,7 +11,7 @@ pub(crate) const BOUNDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0,
 const MAX_SERIES: usize = 2_000;
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
     /// `mcp.server.operation.duration`: requests that were served.
     ServerOperation,
@@ -38,24 +38,38 @@ pub(crate) struct Series {
 }
 
 /// All durations.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Histograms {
     pub(crate) since: SystemTime,
-    pub(crate) series: HashMap<(Metric, Attributes), Series>,
+    server: HashMap<Attributes, Series>,
+    client: HashMap<Attributes, Series>,
     pub(crate) changed: bool,
 }
 
 impl Histograms {
     pub(crate) fn new(since: SystemTime) -> Self {
-        Histograms { since, series: HashMap::new(), changed: false }
+        Histograms { since, server: HashMap::new(), client: HashMap::new(), changed: false }
     }
 
-    pub(crate) fn add(&mut self, metric: Metric, seconds: f64, attributes: Attributes) {
-        let key = (metric, attributes);
-        if self.series.len() >= MAX_SERIES && !self.series.contains_key(&key) {
-            return;
+    pub(crate) fn of(&self, metric: Metric) -> &HashMap<Attributes, Series> {
+        match metric {
+            Metric::ServerOperation => &self.server,
+            Metric::ClientOperation => &self.client,
         }
-        let series = self.series.entry(key).or_default();
+    }
+
+    pub(crate) fn add(&mut self, metric: Metric, seconds: f64, attributes: &[(&'static str, AttributeValue)]) {
+        let is_full = self.server.len() + self.client.len() >= MAX_SERIES;
+        let all = match metric {
+            Metric::ServerOperation => &mut self.server,
+            Metric::ClientOperation => &mut self.client,
+        };
+        // Attributes are copied for the first duration only.
+        let series = match all.get_mut(attributes) {
+            Some(series) => series,
+            None if is_full => return,
+            None => all.entry(attributes.to_vec()).or_default(),
+        };
         series.count += 1;
         series.sum += seconds;
         let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
@@ -72,13 +86,13 @@ mod tests {
     fn durations_fall_into_buckets_and_series_are_bounded() {
         let mut all = Histograms::new(SystemTime::UNIX_EPOCH);
         for seconds in [0.01, 0.011, 301.0] {
-            all.add(Metric::ServerOperation, seconds, vec![("a", "b".into())]);
+            all.add(Metric::ServerOperation, seconds, &[("a", "b".into())]);
         }
-        let series = &all.series[&(Metric::ServerOperation, vec![("a", "b".into())])];
+        let series = &all.of(Metric::ServerOperation)[&vec![("a", "b".into())]];
         assert_eq!((series.count, series.buckets[0], series.buckets[1], series.buckets[BOUNDS.len()]), (3, 1, 1, 1));
         for name in 0..3_000 {
-            all.add(Metric::ClientOperation, 1.0, vec![("tool", name.to_string().into())]);
+            all.add(Metric::ClientOperation, 1.0, &[("tool", name.to_string().into())]);
         }
-        assert_eq!(all.series.len(), MAX_SERIES);
+        assert_eq!(all.server.len() + all.client.len(), MAX_SERIES);
     }
 }

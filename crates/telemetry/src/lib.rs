@@ -1,12 +1,13 @@
 //! Traces and metrics for a collector: OTLP, as JSON over plain HTTP.
 //!
-//! Spans wait in a bounded queue and are sent by a thread of its own; histograms are sums in memory that the same thread sends
+//! Spans wait in a bounded list and are sent by a thread of its own; histograms are sums in memory that the same thread sends
 //! from time to time. A collector that is slow or away costs spans, which are counted, and never time of a run. Plain
 //! HTTP only: a collector is on this machine or beside it, and adds TLS towards elsewhere.
 //!
 //! # Layout
 //! - [`Telemetry`]: takes spans and durations; [`Span`]: one of them
-//! - `histogram`: durations by attributes; `encode`: OTLP's JSON; `export`: the thread and its HTTP
+//! - `waiting`: spans that are not sent yet; `histogram`: durations by attributes; `encode`: OTLP's JSON; `export`: the thread and
+//!   its HTTP
 //!
 //! What the spans are about is up to the caller.
 
@@ -15,11 +16,12 @@
 mod encode;
 mod export;
 mod histogram;
+mod waiting;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -27,9 +29,8 @@ use parking_lot::Mutex;
 pub use export::Collector;
 use histogram::Histograms;
 pub use histogram::Metric;
+use waiting::Waiting;
 
-/// Spans that wait to be sent.
-const MAX_WAITING: usize = 16_384;
 /// How long the last spans may take at the end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -99,14 +100,9 @@ pub struct Telemetry(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle {
-    messages: SyncSender<Message>,
+    waiting: Arc<Waiting>,
     histograms: Arc<Mutex<Histograms>>,
     lost: Arc<AtomicU64>,
-}
-
-enum Message {
-    Span(Box<Span>),
-    Flushed(SyncSender<()>),
 }
 
 impl Telemetry {
@@ -115,23 +111,23 @@ impl Telemetry {
     /// # Errors
     /// If there can be no thread for it.
     pub fn start(collector: Collector) -> io::Result<Self> {
-        let (messages, inbox) = sync_channel(MAX_WAITING);
+        let waiting = Arc::new(Waiting::default());
         let histograms = Arc::new(Mutex::new(Histograms::new(SystemTime::now())));
         let lost = Arc::new(AtomicU64::new(0));
         let exporter = export::Exporter::new(collector, histograms.clone(), lost.clone());
+        let inbox = waiting.clone();
         std::thread::Builder::new().name("telemetry".into()).spawn(move || exporter.send_all(&inbox))?;
-        Ok(Telemetry(Arc::new(Handle { messages, histograms, lost })))
+        Ok(Telemetry(Arc::new(Handle { waiting, histograms, lost })))
     }
 
-    /// Takes a span. Never waits: one that finds no place is lost, and counted.
-    pub fn span(&self, span: Span) {
-        if self.0.messages.try_send(Message::Span(Box::new(span))).is_err() {
-            self.0.lost.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Takes spans, such as those of one run. Never waits: those that find no room are lost, and counted.
+    pub fn spans(&self, spans: Vec<Span>) {
+        let lost = self.0.waiting.add(spans);
+        self.0.lost.fetch_add(lost as u64, Ordering::Relaxed);
     }
 
     /// Adds a duration to a histogram.
-    pub fn duration(&self, metric: Metric, took: Duration, attributes: Attributes) {
+    pub fn duration(&self, metric: Metric, took: Duration, attributes: &[(&'static str, AttributeValue)]) {
         self.0.histograms.lock().add(metric, took.as_secs_f64(), attributes);
     }
 
@@ -149,13 +145,15 @@ impl Telemetry {
 impl Handle {
     fn flush(&self) -> bool {
         let (done, flushed) = sync_channel(1);
-        self.messages.try_send(Message::Flushed(done)).is_ok() && flushed.recv_timeout(FLUSH_TIMEOUT).is_ok()
+        self.waiting.flush(done);
+        flushed.recv_timeout(FLUSH_TIMEOUT).is_ok()
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.flush();
+        self.waiting.close();
     }
 }
 

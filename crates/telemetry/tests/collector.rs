@@ -60,8 +60,8 @@ fn span() -> Span {
 fn spans_and_histograms_arrive_as_otlp() {
     let (collector, requests) = collector();
     let telemetry = Telemetry::start(collector).expect("a thread");
-    telemetry.span(span());
-    telemetry.duration(Metric::ClientOperation, Duration::from_millis(15), vec![("gen_ai.tool.name", "find".into())]);
+    telemetry.spans(vec![span()]);
+    telemetry.duration(Metric::ClientOperation, Duration::from_millis(15), &[("gen_ai.tool.name", "find".into())]);
     while !telemetry.flush() {}
     let (path, key, traces) = requests.recv().expect("traces");
     assert_eq!((path.as_str(), key.as_str()), ("/otlp/v1/traces", "secret"));
@@ -90,7 +90,7 @@ fn a_collector_that_is_away_costs_spans_and_no_time() {
         Collector { host: "127.0.0.1".into(), port, path: String::new(), headers: vec![], service: "test".into() };
     let telemetry = Telemetry::start(collector).expect("a thread");
     for _ in 0..40_000 {
-        telemetry.span(span());
+        telemetry.spans(vec![span()]);
     }
     while !telemetry.flush() {}
     assert_eq!(telemetry.lost(), 40_000);

@@ -1,13 +1,15 @@
 //! The form of log lines: text for people, JSON for programs.
 //!
-//! Values are escaped, so that no text from outside begins a line of its own.
+//! Values are escaped and bounded, so that no text from outside begins a line of its own, drives a terminal, or fills the log.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
+use toolgate_wire::foreign_text::{clipped, one_line};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -21,6 +23,50 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object per line
     Json,
+}
+
+/// The most characters of one value.
+const MAX_VALUE_CHARS: usize = 1_000;
+
+/// Writes the fields of a line for people: the message, then `name=value`.
+pub(super) struct TextFields;
+
+impl<'writer> FormatFields<'writer> for TextFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut text = TextVisitor { writer, is_first: true, result: Ok(()) };
+        fields.record(&mut text);
+        text.result
+    }
+}
+
+struct TextVisitor<'writer> {
+    writer: Writer<'writer>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl TextVisitor<'_> {
+    fn put(&mut self, field: &Field, value: &str) {
+        let value = one_line(value, MAX_VALUE_CHARS);
+        let space = if std::mem::replace(&mut self.is_first, false) { "" } else { " " };
+        self.result = self.result.and_then(|()| match field.name() {
+            "message" => write!(self.writer, "{space}{value}"),
+            name => write!(self.writer, "{space}{name}={value}"),
+        });
+    }
+}
+
+impl Visit for TextVisitor<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.put(field, value),
+            _ => self.put(field, &format!("{value:?}")),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, &format!("{value:?}"));
+    }
 }
 
 /// Writes an event as one JSON object: `time`, `level`, `target`, `message` and the event's fields.
@@ -71,10 +117,72 @@ impl Visit for Fields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+        self.put(field, &*clipped(value, MAX_VALUE_CHARS));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
+        self.put(field, &*clipped(&format!("{value:?}"), MAX_VALUE_CHARS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::layer;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A line in both forms, with a value that comes from outside.
+    fn both(value: &str) -> [String; 2] {
+        [false, true].map(|is_json| {
+            let written = Written::default();
+            let sink = written.clone();
+            let log = || {
+                tracing::warn!(error = %value, name = value, number = 7, "a server failed");
+            };
+            let text = layer().with_ansi(false).without_time();
+            if is_json {
+                let json = text.with_writer(move || sink.clone()).event_format(JsonLines);
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(json), log);
+            } else {
+                let text = text.with_writer(move || sink.clone()).fmt_fields(TextFields);
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(text), log);
+            }
+            let bytes = written.0.lock().expect("not poisoned").clone();
+            String::from_utf8(bytes).expect("text")
+        })
+    }
+
+    #[test]
+    fn a_value_from_outside_begins_no_line_and_drives_no_terminal() {
+        for line in both("gone\nINFO all is well \u{1b}[2J\u{202e}") {
+            assert_eq!(line.lines().count(), 1, "{line}");
+            assert!(line.contains("a server failed") && line.contains("gone") && line.contains("number"), "{line}");
+            assert!(!line.contains('\u{1b}'), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_cut() {
+        for line in both(&"x".repeat(100_000)) {
+            assert!(line.len() < 3_000, "{} bytes", line.len());
+        }
     }
 }

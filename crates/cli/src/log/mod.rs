@@ -20,7 +20,7 @@ pub(crate) use file::{archive_of, log_file};
 pub(crate) use format::LogFormat;
 
 use file::LogFile;
-use format::JsonLines;
+use format::{JsonLines, TextFields};
 
 /// Lines that wait to be written.
 const MAX_WAITING_LINES: usize = 4096;
@@ -60,7 +60,10 @@ impl Log {
         // Errors of the writer itself would be printed to standard error, which panics if that is closed.
         let layer = |place| fmt::layer().log_internal_errors(false).with_writer(Lines(lines.clone(), place));
         let shown = match format {
-            LogFormat::Text => layer(Place::Stderr).with_ansi(io::stderr().is_terminal()).with_filter(filter).boxed(),
+            LogFormat::Text => {
+                let text = layer(Place::Stderr).fmt_fields(TextFields).with_ansi(io::stderr().is_terminal());
+                text.with_filter(filter).boxed()
+            }
             LogFormat::Json => layer(Place::Stderr).event_format(JsonLines).with_filter(filter).boxed(),
         };
         let mut layers = vec![shown];

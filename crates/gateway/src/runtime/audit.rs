@@ -61,17 +61,20 @@ impl AuditListener {
 impl RunListener for AuditListener {
     fn ended(&self, run: &EndedRun<'_>) {
         let report = &run.report.report;
+        let mut records = Vec::with_capacity(report.calls.len() + 1);
         for (at, call) in report.calls.iter().enumerate() {
             let mut record = begin("call", run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
             add_call(&mut record, at, call, run);
-            self.log.record(record);
+            records.push(record);
         }
         let mut record = begin("run", run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
-        record.insert("program".into(), run.text.map(digest).into());
+        // The text of a durable run that this process did not execute is not known here.
+        record.insert("program".into(), run.text.filter(|text| !text.is_empty()).map(digest).into());
         record.insert("calls".into(), report.calls.len().into());
         record.insert("outcome".into(), report.failure().map_or("ok", |failure| failure.code.name()).into());
         record.insert("ms".into(), rounded(report.execution_ms()));
-        self.log.record(record);
+        records.push(record);
+        self.log.records(records);
     }
 
     fn call_begins(&self, call: &BegunCall<'_>) {

@@ -251,6 +251,11 @@ async fn a_disconnect_aborts_the_run() {
     drop(first);
     hold.dropped.recv().await.expect("the call is ended with its run");
     assert_eq!(server.run(json!({"code": "return 1"})).await["result"], json!(1));
+    // It is recorded like every other run.
+    let aborted = r#"toolgate_runs_total{door="http",route="script",outcome="ABORTED"} 1"#;
+    while !server.get("/metrics").await.body.contains(aborted) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 async fn a_configured_limit_is_the_maximum() {
