@@ -74,7 +74,7 @@ impl Bridge {
             }
             Target::Function(name) => {
                 // One that does not exist fails without an effect.
-                let reads_only = functions.get(name).is_none_or(|function| function.reads_only(&arguments.to_string()));
+                let reads_only = functions.get(name).is_none_or(|function| function.reads_only_with(arguments));
                 Subject::function(name, reads_only)
             }
         };

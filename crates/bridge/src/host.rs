@@ -17,7 +17,7 @@ use toolgate_wire::report::CallDecision;
 use toolgate_wire::{ByteBudget, BytePermit, CallId, CallState};
 
 /// The most memory that the arguments of one call take.
-const MAX_TREE_BYTES: usize = 128 << 20;
+pub(crate) const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// Codes of calls that were given up: those of tools, and those of host functions.
 const ENDED_WITH_RUN: [&str; 2] = ["CANCELLED", "ABORTED"];

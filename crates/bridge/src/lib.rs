@@ -46,7 +46,7 @@ use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_functions::{CallContext, ErrorCode, FunctionAnswer, FunctionError, HostFunction, Registry};
-use toolgate_mcp::process_budget;
+use toolgate_mcp::{bounded_tree, process_budget};
 
 use toolgate_plan::suggest::listed;
 use toolgate_policy::Policy;
@@ -59,6 +59,7 @@ use decide::{CallPolicy, Subject};
 pub use decide::{foresee, is_denial};
 pub use explain::{Explained, QuestionedCall, caller_in_rules, standing_applies, standing_words};
 pub use foretell::{Foretold, stages};
+use host::MAX_TREE_BYTES;
 pub use host::RunHost;
 pub use host::is_annotated_read_only;
 pub use mcp::McpProvider;
@@ -195,7 +196,9 @@ impl Bridge {
         if self.policy.current().allows_everything() {
             return;
         }
-        let Ok(arguments) = serde_json::from_slice(args) else { return };
+        // A call whose arguments take more was not made.
+        let tree = std::str::from_utf8(args).ok().map(|args| bounded_tree(args, MAX_TREE_BYTES));
+        let Some(Ok(arguments)) = tree else { return };
         let subject = match target {
             Target::Tool { backend, tool } => match self.subject(backend, tool, asked) {
                 Ok(subject) => subject,
@@ -321,7 +324,7 @@ impl Bridge {
         let decided_here = functions.get(name).is_some_and(|function| !function.is_tool());
         let mut args = Value::Array(args);
         if decided_here && !self.policy.current().allows_everything() {
-            let reads_only = functions.get(name).is_some_and(|function| function.reads_only(&args.to_string()));
+            let reads_only = functions.get(name).is_some_and(|function| function.reads_only_with(&args));
             let subject = Subject::function(name, reads_only);
             (args, _) = self.policy.permit(&subject, args, &asked, |_| Ok(())).await.map_err(|error| {
                 let denied = FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(&error.code);

@@ -91,7 +91,7 @@ pub struct Summary {
     pub wrong: u64,
     /// Processes that were left behind.
     pub left_behind: u64,
-    /// The gateway's resident bytes at the end.
+    /// The gateway's anonymous and shared bytes at the end.
     pub memory_bytes: u64,
 }
 
@@ -161,7 +161,7 @@ pub fn chaos(options: &Options) -> anyhow::Result<Summary> {
 pub struct SoakLine {
     /// Programs so far.
     pub runs: u64,
-    /// The gateway's resident bytes.
+    /// The gateway's anonymous and shared bytes.
     pub memory_bytes: u64,
     /// Its open files.
     pub open_files: usize,
@@ -198,10 +198,48 @@ impl SoakMemory {
     }
 }
 
+/// Parts of a soak test after the warm-up below which its latency is not compared.
+const MIN_COMPARED_PARTS: usize = 10;
+/// What the median latency of the last fifth may be of that of the first fifth.
+const MAX_SLOWDOWN: f64 = 1.5;
+
+/// Median milliseconds of the parts after the warm-up.
+#[derive(Default)]
+struct SoakLatency(Vec<f64>);
+
+impl SoakLatency {
+    fn add(&mut self, line: &SoakLine) {
+        if line.runs >= WARM_UP_RUNS {
+            self.0.push(line.p50_ms);
+        }
+    }
+
+    /// Fails if the last fifth of the programs took much longer than the first.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.0.len() < MIN_COMPARED_PARTS {
+            return Ok(());
+        }
+        let fifth = self.0.len() / 5;
+        let (first, last) = (median(&self.0[..fifth]), median(&self.0[self.0.len() - fifth..]));
+        anyhow::ensure!(
+            last <= first * MAX_SLOWDOWN,
+            "the median latency of the last fifth of the programs is {last:.2} ms, and that of the first fifth after the warm-up \
+             {first:.2} ms; at most {MAX_SLOWDOWN} times as much is expected"
+        );
+        Ok(())
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
 /// Runs many programs through one gateway, of which nothing is killed, and tells its memory after each part.
 ///
 /// # Errors
-/// If the gateway cannot be started, an answer is wrong, or its memory grows and grows.
+/// If the gateway cannot be started, an answer is wrong, its memory grows and grows, or it becomes slower.
 pub fn soak(
     program: &Path,
     runs: u64,
@@ -213,7 +251,7 @@ pub fn soak(
     let gateway = Gateway::start(program, &files)?;
     let process = gateway.process().context("the gateway's process")?;
     let part = (runs / 50).max(1);
-    let mut memory = SoakMemory::default();
+    let (mut memory, mut latency) = (SoakMemory::default(), SoakLatency::default());
     let mut done = 0;
     while done < runs {
         let until = (done + part).min(runs);
@@ -235,7 +273,9 @@ pub fn soak(
         };
         tell(line)?;
         memory.check(&line)?;
+        latency.add(&line);
     }
+    latency.check()?;
     gateway.stop()
 }
 
@@ -369,6 +409,24 @@ mod tests {
             memory.check(&SoakLine { runs, memory_bytes, open_files: 30, p50_ms: 1.0, p99_ms: 9.0 }).err()
         };
         lines.iter().find_map(check).map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_gateway_that_becomes_slower_after_its_warm_up_is_told() {
+        let check = |p50_of: fn(u64) -> f64, parts: u64| {
+            let mut latency = SoakLatency::default();
+            for part in 0..parts {
+                let (runs, p50_ms) = ((part + 1) * 10_000, p50_of(part));
+                latency.add(&SoakLine { runs, memory_bytes: 0, open_files: 0, p50_ms, p99_ms: 9.0 });
+            }
+            latency.check().err().map(|error| error.to_string())
+        };
+        // The first part is the warm-up.
+        assert_eq!(check(|part| if part == 0 { 0.1 } else { 1.0 + part as f64 / 100.0 }, 50), None);
+        assert_eq!(check(|part| if part == 45 { 90.0 } else { 1.0 }, 50), None);
+        let slower = check(|part| 1.0 + part as f64 / 10.0, 50).expect("it is slower");
+        assert!(slower.contains("the last fifth"), "{slower}");
+        assert_eq!(check(|part| part as f64, 10), None);
     }
 
     #[test]

@@ -88,17 +88,26 @@ impl Process {
         family.into_iter().filter_map(process).collect()
     }
 
-    /// Its resident memory in bytes.
+    /// Its anonymous and shared memory in bytes. Pages of files that it has mapped, such as its own program, do not count: the
+    /// kernel loads and drops them as it likes.
     pub(crate) fn memory(self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        Some(resident.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+        held_bytes(&status)
     }
 
     /// The number of its open files.
     pub(crate) fn open_files(self) -> Option<usize> {
         Some(fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?.count())
     }
+}
+
+/// Anonymous and shared bytes, by `/proc/{pid}/status`.
+fn held_bytes(status: &str) -> Option<u64> {
+    let kilobytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    Some((kilobytes("RssAnon:")? + kilobytes("RssShmem:")?) * 1024)
 }
 
 fn all() -> impl Iterator<Item = u32> {
@@ -151,5 +160,12 @@ mod tests {
         process.kill();
         child.wait().expect("it ended");
         assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn pages_of_files_are_not_memory() {
+        let status = "Name:\tx\nVmRSS:\t  900 kB\nRssAnon:\t  100 kB\nRssFile:\t  700 kB\nRssShmem:\t   10 kB\n";
+        assert_eq!(held_bytes(status), Some(110 * 1024));
+        assert_eq!(held_bytes("VmRSS:\t900 kB\n"), None);
     }
 }

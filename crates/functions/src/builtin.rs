@@ -1,7 +1,7 @@
 //! The built-in functions: `httpCall`, `api.fetch`, `api.getWeather`. A run has them where egress is permitted, unless its
 //! `functions` list omits them.
 
-use super::http::{Fetcher, HttpRequest, HttpResponse, is_safe};
+use super::http::{Fetcher, HttpRequest, HttpResponse};
 use super::weather::{self, WeatherSettings};
 use super::{CallContext, FailedEffect, FunctionAnswer, FunctionError, HostFunction, Registry, SignatureError};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn http_call(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
         )
         .required("request", request, "What to send. A body that is not a string is sent as JSON.")
         .returns(response_schema())
-        .reads_only(|args| is_safe_request(args.first()))
+        .reads_only_by_method_of(0)
         .handle_counted(move |context, mut args| {
             let fetcher = fetcher.clone();
             async move {
@@ -58,7 +58,7 @@ fn fetch(fetcher: Fetcher) -> Result<HostFunction, SignatureError> {
         .required("url", url_schema(), "An absolute http or https URL.")
         .optional("init", init_schema(), "How to send it; GET without a body by default.")
         .returns(response_schema())
-        .reads_only(|args| is_safe_request(args.get(1)))
+        .reads_only_by_method_of(1)
         .handle_counted(move |context, args| {
             let fetcher = fetcher.clone();
             async move { send(&fetcher, &context, args.first().unwrap_or(&Value::Null), args.get(1)).await }
@@ -78,15 +78,6 @@ async fn send(
         true => FunctionError::from(error).with_effect(FailedEffect::Unknown),
         false => error.into(),
     })
-}
-
-/// Whether a request with these options changes nothing: GET, HEAD and OPTIONS, by the HTTP standard.
-fn is_safe_request(init: Option<&Value>) -> bool {
-    let method = init.and_then(|init| init.get("method"));
-    match method {
-        None | Some(Value::Null) => is_safe(None),
-        Some(method) => method.as_str().is_some_and(|method| is_safe(Some(method))),
-    }
 }
 
 fn url_schema() -> Value {

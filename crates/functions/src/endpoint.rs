@@ -74,7 +74,7 @@ impl DeclaredEffect {
         match self {
             Self::Unknown => builder,
             Self::Idempotent => builder.idempotent(),
-            Self::ReadOnly => builder.reads_only(|_| true).idempotent(),
+            Self::ReadOnly => builder.reads_only().idempotent(),
         }
     }
 }
@@ -129,7 +129,7 @@ impl HttpEndpoint {
         let builder = HostFunction::builder(&self.name).describe(&self.description).returns(self.result.clone());
         let builder = self.params.iter().cloned().fold(builder, |builder, param| builder.param(param));
         let builder = match self.method {
-            EndpointMethod::Get => builder.reads_only(|_| true),
+            EndpointMethod::Get => builder.reads_only(),
             EndpointMethod::Delete | EndpointMethod::Post | EndpointMethod::Put | EndpointMethod::Patch => builder,
         };
         let builder = self.effect.on(builder);

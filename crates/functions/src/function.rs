@@ -3,6 +3,7 @@
 //! Arguments are positional and validated here, so that a handler may rely on them. Results are not validated against
 //! their schema: the function is trusted, its caller is not.
 
+use super::reads_only::ReadsOnly;
 use super::{CallContext, ErrorCode, FailedEffect, FunctionAnswer, FunctionBuilder, FunctionError, FunctionName};
 use serde_json::{Value, json};
 use std::fmt;
@@ -15,8 +16,6 @@ use toolgate_wire::foreign_text::clipped;
 
 /// The future of a handler's result.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Result<FunctionAnswer, FunctionError>> + Send>>;
-/// Whether a call with these arguments changes nothing; `None` if no call is known to.
-pub(super) type ReadsOnly = Option<Arc<dyn Fn(&[Value]) -> bool + Send + Sync>>;
 pub(super) type Handler = Arc<dyn Fn(CallContext, Vec<Value>) -> Answer + Send + Sync>;
 
 /// Maximum length of a schema error, in characters: it quotes the argument, which may be large.
@@ -101,8 +100,12 @@ impl HostFunction {
 
     /// Whether a call with these arguments (the JSON text of a list) is known to change nothing.
     pub fn reads_only(&self, args: &str) -> bool {
-        let Some(reads_only) = &self.0.reads_only else { return false };
-        serde_json::from_str::<Vec<Value>>(args).is_ok_and(|args| reads_only(&args))
+        self.0.reads_only.holds_for_text(args)
+    }
+
+    /// The same for a list that is a tree already.
+    pub fn reads_only_with(&self, args: &Value) -> bool {
+        self.0.reads_only.holds_for_tree(args)
     }
 
     /// Whether a call may be made again with the same arguments.

@@ -5,7 +5,8 @@
 //! built-in functions, those of the embedder and those of the request; later ones override earlier ones.
 //!
 //! # Layout
-//! - `name`, `function`, `signature`: [`FunctionName`], [`HostFunction`] and the builder that checks a signature
+//! - `name`, `function`, `signature`: [`FunctionName`], [`HostFunction`] and the builder that checks a signature;
+//!   `reads_only`: which calls change nothing
 //! - `context`, `answer`, `error`: [`CallContext`], the input of a handler besides its arguments, [`FunctionAnswer`] and
 //!   [`FunctionError`]
 //! - `registry`: [`Registry`] merges, restricts and calls functions; [`find()`] looks for those that a task needs
@@ -28,6 +29,7 @@ mod function;
 pub mod http;
 pub mod idempotency;
 mod name;
+mod reads_only;
 mod registry;
 mod signature;
 pub mod weather;

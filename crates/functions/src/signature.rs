@@ -1,7 +1,8 @@
 //! Builds the signature of a host function and checks it.
 
-use super::function::{Handler, Inner, ReadsOnly, shortened};
+use super::function::{Handler, Inner, shortened};
 use super::name::is_identifier;
+use super::reads_only::ReadsOnly;
 use super::{BadName, CallContext, FunctionAnswer, FunctionError, FunctionName, HostFunction, Param, Presence};
 use serde_json::Value;
 use std::future::Future;
@@ -78,7 +79,7 @@ impl FunctionBuilder {
             description: String::new(),
             params: Vec::new(),
             result: Value::Bool(true),
-            reads_only: None,
+            reads_only: ReadsOnly::Never,
             is_idempotent: false,
             is_tool: false,
             shown: None,
@@ -151,11 +152,25 @@ impl FunctionBuilder {
         self
     }
 
-    /// Declares that calls for which this holds change nothing, so that a run which made them may be run again. It sees
-    /// arguments that were not validated.
+    /// Declares that its calls change nothing, so that a run which made them may be run again.
     #[must_use]
-    pub fn reads_only(mut self, reads_only: impl Fn(&[Value]) -> bool + Send + Sync + 'static) -> Self {
-        self.reads_only = Some(Arc::new(reads_only));
+    pub fn reads_only(mut self) -> Self {
+        self.reads_only = ReadsOnly::Always;
+        self
+    }
+
+    /// The same for calls that are made while this holds.
+    #[must_use]
+    pub fn reads_only_while(mut self, holds: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.reads_only = ReadsOnly::While(Arc::new(holds));
+        self
+    }
+
+    /// The same for calls whose argument at this index has a `method` that HTTP calls safe, or none. The arguments may be
+    /// invalid.
+    #[must_use]
+    pub(super) fn reads_only_by_method_of(mut self, index: usize) -> Self {
+        self.reads_only = ReadsOnly::ByMethodOf(index);
         self
     }
 

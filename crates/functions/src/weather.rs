@@ -39,7 +39,7 @@ pub fn get_weather(settings: &WeatherSettings) -> Result<HostFunction, Signature
         .describe("The current weather at a place. Without coordinates it is the place that the request's hints name.")
         .optional("place", place_schema(), "Degrees north and east.")
         .returns(weather_schema())
-        .reads_only(|_| true)
+        .reads_only()
         .handle(move |context, args| {
             let (settings, client) = (settings.clone(), client.clone());
             async move {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step, StepEvent};
 use toolgate_wire::frame::End;
 use toolgate_wire::{CallId, Code, Failure, FromWorker, LimitRequest, Position, Target, ToWorker, UtcTime};
@@ -281,17 +282,21 @@ pub fn clock(unix_ms: u64) -> String {
 
 /// The failure in the JSON text of a report.
 fn recorded_failure(report: &str) -> Failure {
-    let report: Value = serde_json::from_str(report).unwrap_or_default();
-    let code = serde_json::from_value(report["code"].clone()).unwrap_or(Code::Runtime);
-    let text = |name: &str| report[name].as_str().map(str::to_owned);
-    let number = |name: &str| report[name].as_u64().and_then(|number| u32::try_from(number).ok());
+    // The report has the run's value too, of up to 16 MB, which stays text.
+    let report: HashMap<String, &RawValue> = serde_json::from_str(report).unwrap_or_default();
+    let position = field(&report, "line").zip(field(&report, "column"));
     Failure {
-        code,
-        message: text("error").unwrap_or_else(|| "the recorded run ended without a failure".to_owned()),
-        position: number("line").zip(number("column")).map(|(line, column)| Position { line, column }),
-        hint: text("hint"),
+        code: field(&report, "code").unwrap_or(Code::Runtime),
+        message: field(&report, "error").unwrap_or_else(|| "the recorded run ended without a failure".to_owned()),
+        position: position.map(|(line, column)| Position { line, column }),
+        hint: field(&report, "hint"),
         class: None,
     }
+}
+
+/// A field of a report; none if it is absent or of another type.
+fn field<'a, T: Deserialize<'a>>(report: &HashMap<String, &'a RawValue>, name: &str) -> Option<T> {
+    report.get(name).and_then(|text| serde_json::from_str(text.get()).ok())
 }
 
 #[cfg(test)]
@@ -301,6 +306,18 @@ mod tests {
     use crate::recording::Recording;
     use crate::recording::tests::facts;
     use toolgate_wire::{FromWorker, frame::Stream};
+
+    #[test]
+    fn a_failure_is_read_from_its_report() {
+        let report =
+            r#"{"ok":false,"code":"TIMEOUT","error":"late","line":3,"column":null,"hint":"a\u0062","value":[1]}"#;
+        let failure = recorded_failure(report);
+        assert_eq!((failure.code, failure.message.as_str()), (Code::Timeout, "late"));
+        assert_eq!((failure.position, failure.hint.as_deref()), (None, Some("ab")));
+        let placed = recorded_failure(r#"{"code":"?","line":3,"column":4}"#);
+        assert_eq!((placed.code, placed.position), (Code::Runtime, Some(Position { line: 3, column: 4 })));
+        assert_eq!(recorded_failure("").message, "the recorded run ended without a failure");
+    }
 
     #[test]
     fn a_record_that_names_one_long_text_too_often_is_refused() {

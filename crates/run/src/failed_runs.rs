@@ -214,7 +214,8 @@ struct FailedRun {
 
 impl FailedRun {
     fn new(caller: &str, run: String, calls: Arc<[NotedCall]>, corrects: Vec<String>) -> Self {
-        let bytes = calls.iter().map(NotedCall::bytes).sum();
+        let ids = corrects.iter().map(|id| size_of::<String>() + id.len()).sum::<usize>();
+        let bytes = ids + calls.iter().map(NotedCall::bytes).sum::<usize>();
         FailedRun { caller: caller.to_owned(), run, since: Instant::now(), calls, bytes, corrects }
     }
 }
@@ -394,6 +395,18 @@ mod tests {
 
     fn failed(id: &str) -> RunReport {
         RunReport { id: id.into(), ..RunReport::refused(Code::Runtime, "no") }
+    }
+
+    #[test]
+    fn the_runs_that_a_run_corrects_count_in_its_bytes() {
+        let mut runs = VecDeque::new();
+        for number in 0..MAX_RUNS_OF_CALLER {
+            let corrects = vec!["x".repeat(1_000); 1_000];
+            runs.push_back(FailedRun::new("ann", number.to_string(), Arc::new([]), corrects));
+            forget(&mut runs, "ann");
+        }
+        let bytes: usize = runs.iter().map(|failed| failed.bytes).sum();
+        assert!(runs.len() == 8 && bytes <= MAX_BYTES_OF_CALLER, "{} runs of {bytes} bytes", runs.len());
     }
 
     #[test]

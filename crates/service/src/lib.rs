@@ -28,7 +28,7 @@
 //! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
 //! - `admission`, `caller`, `local_token`, `resource_server`, `failed_keys`: who may send requests; `refusal`: every error response
-//! - `body`, `messages`, `limits`: requests and replies
+//! - `body`, `messages`, `limits`: requests and replies; `measured_json`: replies counted before they are written
 //! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //! - `inspect`: the routes that people look at; `page`: the page in the browser and who is signed in to it
 //!
@@ -45,6 +45,7 @@ mod failed_keys;
 mod inspect;
 mod limits;
 mod local_token;
+mod measured_json;
 mod messages;
 mod metrics;
 mod openapi;

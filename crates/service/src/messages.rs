@@ -174,13 +174,23 @@ pub(super) enum RunReply {
     Shaped(ShapedReply),
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct WholeReply {
-    #[serde(flatten)]
     run: RunReport,
-    /// The same as `value`, for clients of earlier versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
+}
+
+impl Serialize for WholeReply {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            #[serde(flatten)]
+            run: &'a RunReport,
+            /// The same as `value`, for clients of earlier versions.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            result: Option<&'a RawValue>,
+        }
+        Fields { run: &self.run, result: self.run.report.value().ok() }.serialize(serializer)
+    }
 }
 
 #[derive(Debug)]
@@ -205,8 +215,7 @@ impl Serialize for ShapedReply {
 impl RunReply {
     /// The report and its value.
     pub(super) fn whole(run: RunReport) -> Self {
-        let result = run.report.value().ok().map(ToOwned::to_owned);
-        RunReply::Whole(WholeReply { run, result })
+        RunReply::Whole(WholeReply { run })
     }
 
     /// The report and its shaped value.
@@ -429,7 +438,10 @@ pub(super) struct ReadyReply {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
     use toolgate_functions::docs;
+    use toolgate_run::Route;
+    use toolgate_wire::{Code, Outcome};
 
     #[test]
     fn a_whole_number_may_have_a_point_and_no_fraction() {
@@ -443,6 +455,20 @@ mod tests {
         for text in ["2.5", "-1", "-1.0", "1e300", "\"2\"", "null"] {
             check(text, None);
         }
+    }
+
+    #[test]
+    fn a_reply_has_the_text_of_its_value_twice() {
+        let value = RawValue::from_string("[1.0,123456789012345678901234567890]".to_owned()).expect("JSON");
+        let report = Report::not_started(Outcome::Returned(value), Duration::from_millis(2));
+        let reply = RunReply::whole(RunReport::ended("a".to_owned(), Route::Script, report));
+        let text = serde_json::to_string(&reply).expect("JSON");
+        for name in ["value", "result"] {
+            let member = format!("\"{name}\":[1.0,123456789012345678901234567890]");
+            assert_eq!(text.matches(&member).count(), 1, "{text}");
+        }
+        let failed = RunReply::whole(RunReport::refused(Code::Timeout, "late"));
+        assert!(!serde_json::to_string(&failed).expect("JSON").contains("\"result\""));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use toolgate_wire::{CallerScope, Code, Outcome, Profile, Report};
 
 use super::body::{Budget, Received, Share};
 use super::limits::RequestedLimits;
+use super::measured_json::counted_json;
 use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
 use super::refusal::Refusal;
 use super::{Caller, HttpService};
@@ -197,8 +198,9 @@ impl AsRef<[u8]> for Counted {
 
 /// A JSON reply, counted against the memory budget.
 pub(super) fn answer<T: Serialize>(budget: &Budget, reply: &T) -> Result<Response, Refusal> {
-    let bytes = serde_json::to_vec(reply).map_err(|_| Refusal::Internal)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], counted(budget, bytes)?).into_response())
+    let (bytes, share) = counted_json(budget, reply, 1)?;
+    let body = Body::from(Bytes::from_owner(Counted { bytes, _share: share }));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// A body, counted against the memory budget until it is sent.

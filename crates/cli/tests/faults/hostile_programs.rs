@@ -15,12 +15,19 @@ const RUN_BYTES: u64 = 50 << 20;
 const LARGE_MESSAGE_MARGIN: Duration = Duration::from_secs(3);
 const DEADLINE: Duration = Duration::from_secs(4);
 
+/// A list of three million numbers that takes the program no memory.
+const MANY: &str = "new Proxy([], { get: (_, k) => k === 'length' ? 3e6 : k === 'toJSON' ? undefined : 1 })";
+
 fn gateway(mode: &str) -> (User, Client) {
+    gateway_with(mode, json!({ "sandbox": { "engine": "quickjs" } }))
+}
+
+fn gateway_with(mode: &str, settings: Value) -> (User, Client) {
     let user = User::new();
     let script = user.write("server.py", include_str!("server.py"));
     let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
     let servers = json!({ "demo": demo, "bad": { "command": "python3", "args": [script, mode] } });
-    let config = json!({ "mcpServers": servers, "toolgate": { "sandbox": { "engine": "quickjs" } } });
+    let config = json!({ "mcpServers": servers, "toolgate": settings });
     std::fs::write(user.config(), config.to_string()).expect("written");
     let client = user.serve();
     (user, client)
@@ -54,13 +61,34 @@ fn check_arguments(mode: &str, arguments: &str) {
 
 #[test]
 fn checking_arguments_takes_no_more_than_the_runs_time_and_memory() {
-    let proxy = "new Proxy([], { get: (_, k) => k === 'length' ? 3e6 : k === 'toJSON' ? undefined : 1 })";
     for mode in ["strings", "any20", "any500"] {
-        check_arguments(mode, proxy);
+        check_arguments(mode, MANY);
     }
     check_arguments("enum", "Array.from({ length: 20000 }, () => 19999.5)");
     check_arguments("pattern", "Array.from({ length: 300000 }, (_, n) => n * n % 7 < 3 ? 'a' : 'b').join('')");
     check_arguments("names", "Object.fromEntries(Array.from({ length: 1000 }, (_, n) => ['a'.repeat(30) + n, 1]))");
+}
+
+#[test]
+fn arguments_of_host_functions_are_counted_before_they_become_values() {
+    let functions = json!({
+        "look": { "tool": "bad.attack", "read_only": true },
+        "ping": { "url": "http://127.0.0.1:9/", "method": "GET" },
+    });
+    let settings = json!({ "sandbox": { "engine": "quickjs" }, "egress": "all", "functions": functions });
+    let (_user, mut client) = gateway_with("strings", settings);
+    assert_eq!(text(&chain(&mut client, "return await look({}).then(() => 1)")), "1");
+    let calls =
+        ["look({ x })", "ping(x)", "httpCall({ url: 'http://a.test/', body: x })", "api.fetch('http://a.test/', x)"];
+    for call in calls {
+        let bar = Bar::of(client.pid());
+        let code = format!("const x = {MANY}; try {{ return typeof await {call} }} catch (e) {{ return e.code }}");
+        let end = text(&chain(&mut client, &code));
+        let ends = ["TOO_LARGE", "OVER_BUDGET", "TIMEOUT", "MEMORY"];
+        assert!(ends.iter().any(|expected| end.starts_with(expected)), "{call}: {end}");
+        bar.check(call, RUN_BYTES, 0, DEADLINE);
+    }
+    client.leave();
 }
 
 #[test]

@@ -3,12 +3,12 @@
 //! Messages from the worker are only compared, so the memory keeps a digest of them.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use toolgate_wire::codec::{self, HEADER, REPLY_HEAD, ReplyHead};
-use toolgate_wire::{CallState, FromWorker, Start, ToWorker};
+use toolgate_wire::{ByteBudget, BytePermit, CallState, FromWorker, Start, ToWorker};
 
 use super::digest::{Digest, DigestKey};
 use super::recorder::{Delivery, Recorder};
@@ -17,10 +17,18 @@ use crate::outbox::{FrameKind, Outbox};
 
 /// Bytes of messages that are kept; a run with more cannot migrate.
 pub(crate) const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of the messages that are kept of all runs of the process, with their data; a run for which there is no room cannot
+/// migrate.
+const MAX_BYTES_OF_ALL: usize = 128 * 1024 * 1024;
+/// Bytes that are counted at once. A shorter transcript is not counted, so that most runs do not share a lock.
+const COUNTED_STEP: usize = 64 * 1024;
 /// Bytes of a reply from which on its text is sent from where it is: below, one copy costs less than a second buffer.
 const LONG_REPLY: usize = 64 * 1024;
 /// Messages that are kept.
 const MAX_ENTRIES: usize = 200_000;
+
+/// Counts the transcripts of all runs.
+static OF_ALL: LazyLock<ByteBudget> = LazyLock::new(|| ByteBudget::new("transcripts", MAX_BYTES_OF_ALL));
 
 /// One message.
 #[derive(Debug, Clone)]
@@ -31,22 +39,59 @@ pub(crate) enum Entry {
     Received(Digest),
 }
 
+impl Entry {
+    fn held_bytes(&self) -> usize {
+        let text = match self {
+            Entry::Sent(_, bytes) => bytes.len(),
+            Entry::Received(_) => 0,
+        };
+        size_of::<Entry>() + text
+    }
+}
+
 /// All messages of a run, in the order in which the host saw them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Transcript {
     entries: Vec<Entry>,
+    /// Bytes of messages, without data.
     bytes: usize,
+    /// Bytes that it has in memory, and what counts them.
+    held: usize,
+    permit: BytePermit,
+    /// Whether there was no room for all of it.
+    is_over_budget: bool,
     /// Made with the first message of the worker: a run without one needs no key.
     key: OnceCell<DigestKey>,
 }
 
 impl Transcript {
+    fn new(all: &ByteBudget) -> Self {
+        Transcript {
+            entries: Vec::new(),
+            bytes: 0,
+            held: 0,
+            permit: all.empty_permit(),
+            is_over_budget: false,
+            key: OnceCell::new(),
+        }
+    }
+
+    fn push(&mut self, entry: Entry, bytes: usize) {
+        self.held += entry.held_bytes();
+        self.entries.push(entry);
+        self.bytes += bytes;
+        let missing = self.held.saturating_sub(self.permit.bytes());
+        if self.held > COUNTED_STEP && missing > 0 {
+            self.is_over_budget |= self.permit.try_grow(missing.max(COUNTED_STEP)).is_err();
+        }
+    }
+
     fn digest(&self, frame: &FromWorker) -> Digest {
         self.key.get_or_init(DigestKey::random).digest(frame)
     }
 
     fn is_full(&self) -> bool {
-        self.bytes > MAX_BYTES || self.entries.len() > MAX_ENTRIES
+        self.bytes > MAX_BYTES || self.entries.len() > MAX_ENTRIES || self.is_over_budget
     }
 }
 
@@ -77,7 +122,7 @@ pub(crate) struct ChannelOptions {
 impl Channel {
     pub(crate) fn new(outbox: Arc<Outbox>, options: ChannelOptions) -> Self {
         let ChannelOptions { may_migrate, recorder, is_repeating } = options;
-        let transcript = may_migrate.then(Transcript::default);
+        let transcript = may_migrate.then(|| Transcript::new(&OF_ALL));
         Channel(Mutex::new(State {
             outbox,
             transcript,
@@ -249,8 +294,7 @@ impl State {
     fn record(&mut self, entry: impl FnOnce() -> (Entry, usize)) {
         let Some(transcript) = &mut self.transcript else { return };
         let (entry, bytes) = entry();
-        transcript.entries.push(entry);
-        transcript.bytes += bytes;
+        transcript.push(entry, bytes);
         // A transcript that a follower is repeating is kept until that ends: a race ends when it is full, and while the
         // source is stopped it grows by the replies to calls in progress alone.
         if transcript.is_full() && self.follower.is_none() {
@@ -267,6 +311,33 @@ mod tests {
     use toolgate_wire::CallId;
 
     use super::*;
+
+    #[test]
+    fn transcripts_of_all_runs_share_one_bound() {
+        let all = ByteBudget::new("transcripts", 1 << 20);
+        let fill = |transcript: &mut Transcript, bytes: usize| {
+            for _ in 0..bytes / 10_000 {
+                transcript.push(Entry::Sent(FrameKind::Reply, Arc::new(vec![0; 10_000])), 10_000);
+            }
+            transcript.is_full()
+        };
+        let [mut small, mut one, mut two] = [(); 3].map(|()| Transcript::new(&all));
+        assert!(!fill(&mut small, 50_000) && all.used() == 0);
+        assert!(!fill(&mut one, 700_000) && all.used() >= 700_000);
+        assert!(fill(&mut two, 700_000) && all.used() <= 1 << 20);
+        drop(two);
+        assert!(!fill(&mut small, 200_000) && !one.is_full());
+        drop((one, small));
+        assert_eq!(all.used(), 0);
+    }
+
+    #[test]
+    fn data_counts_in_the_bound_of_all_runs_and_not_in_that_of_one() {
+        let all = ByteBudget::new("transcripts", 100 << 20);
+        let mut transcript = Transcript::new(&all);
+        transcript.push(Entry::Sent(FrameKind::Data, Arc::new(vec![0; 1 << 20])), 0);
+        assert!(transcript.bytes == 0 && all.used() > 1 << 20);
+    }
 
     #[test]
     fn what_counts_a_reply_goes_with_the_run_to_its_new_worker() {

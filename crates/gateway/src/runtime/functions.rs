@@ -199,9 +199,9 @@ fn configured(
             let tool = tool_name;
             let (bridge, backend, tool) = (Arc::clone(bridge), backend.to_string(), tool.clone());
             let timeout = function.timeout;
-            let builder = builder.reads_only({
+            let builder = builder.reads_only_while({
                 let (bridge, backend, tool) = (Arc::clone(&bridge), backend.clone(), tool.clone());
-                move |_| {
+                move || {
                     let catalog = bridge.catalog();
                     let found = ScopedCatalog::new(&catalog, &Access::All, &Access::All).tool(&backend, &tool);
                     found.is_some_and(is_annotated_read_only)

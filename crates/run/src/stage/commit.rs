@@ -14,11 +14,11 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_functions::Registry;
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
-use toolgate_mcp::tree_bytes;
+use toolgate_mcp::{bounded_tree, tree_bytes};
 use toolgate_wire::CallId;
 use toolgate_wire::report::CallDecision;
 
-use super::{Called, ReadAnswer, Review, StagedLine, arguments_of};
+use super::{Called, MAX_TREE_BYTES, ReadAnswer, Review, StagedLine, arguments_of};
 use toolgate_bridge::approvals::{Approver, AskedCall, LoginWait, ServerForm, Verdict, VerdictFuture};
 use toolgate_bridge::marks::{Values, is_same, substituted};
 use toolgate_bridge::{Bridge, Foretold, RequestContext};
@@ -122,11 +122,13 @@ impl Commit {
         }
         // What is longer than the text of the call cannot be equal to it.
         let max_bytes = arguments.len();
-        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        // A call that the review could have has a tree within the bound; no other is equal to a line.
+        let arguments = bounded_tree(arguments, MAX_TREE_BYTES).ok();
         let free = || self.lines.iter().filter(|line| !state.used.contains(&line.number) && line.target() == *target);
         let is_equal = |line: &&StagedLine| {
-            let template: Value = serde_json::from_str(&line.arguments).unwrap_or_default();
-            substituted(&template, &state.values, max_bytes).is_some_and(|expected| is_same(&expected, &arguments))
+            let template = bounded_tree(&line.arguments, MAX_TREE_BYTES).ok();
+            let expected = template.and_then(|template| substituted(&template, &state.values, max_bytes));
+            expected.zip(arguments.as_ref()).is_some_and(|(expected, arguments)| is_same(&expected, arguments))
         };
         let in_place = free().find(|line| line.call == call.0);
         let equal = in_place.filter(is_equal).or_else(|| free().find(is_equal));

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_functions::Registry;
+use toolgate_mcp::bounded_tree;
 use toolgate_policy::{Action, Decision};
 use toolgate_wire::foreign_text::clipped;
 use toolgate_wire::{CallId, CallState};
@@ -25,6 +26,8 @@ const MAX_KEPT: usize = 64 << 20;
 
 /// Characters of a program's text in the words about a commit point.
 const MAX_SHOWN: usize = 2_000;
+/// The memory of the arguments that name a value which a program needs.
+const MAX_POINT_TREE: usize = 1 << 20;
 
 /// The name under which the guest says that it depends on a value. No host function can have it: programs cannot write it.
 const COMMIT_POINT: &str = "toolgate:commit-point";
@@ -196,9 +199,7 @@ impl HostLayer for RehearsalHost {
             return never();
         }
         if call.target == Target::Function(COMMIT_POINT.to_owned()) {
-            let value: Value = serde_json::from_str(&call.args).unwrap_or_default();
-            let (line, at) = (&value[0]["line"], value[0]["at"].as_str().unwrap_or_default());
-            self.rehearsal.end_at(format!("the value {} of line {line}", clipped(at, MAX_SHOWN)));
+            self.rehearsal.end_at(commit_point(&call.args));
             return never();
         }
         let arguments = match arguments_of(&call) {
@@ -212,6 +213,13 @@ impl HostLayer for RehearsalHost {
             Ok(foretold) => self.write(call, &foretold),
         }
     }
+}
+
+/// Which value a program needs. Any program can make this call, with any arguments.
+fn commit_point(args: &str) -> String {
+    let value = bounded_tree(args, MAX_POINT_TREE).unwrap_or_default();
+    let (line, at) = (value[0]["line"].to_string(), value[0]["at"].as_str().unwrap_or_default());
+    format!("the value {} of line {}", clipped(at, MAX_SHOWN), clipped(&line, MAX_SHOWN))
 }
 
 /// The program gets no answer: its execution ends.

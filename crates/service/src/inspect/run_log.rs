@@ -17,6 +17,8 @@ use toolgate_wire::{CallState, CallerScope, Target};
 
 /// Runs that have a line.
 pub(super) const MAX_LINES: usize = 10_000;
+/// Bytes of all lines.
+const MAX_LINE_BYTES: usize = 16 << 20;
 /// Runs that are kept whole.
 const MAX_WHOLE: usize = 1_000;
 /// Bytes of all runs that are kept whole.
@@ -65,6 +67,14 @@ pub(crate) struct RunLine {
 }
 
 impl RunLine {
+    /// Its memory. Names come from programs.
+    fn bytes(&self) -> usize {
+        let names = self.names.iter().map(|name| size_of::<String>() + name.len());
+        let targets = self.targets.iter().map(|target| size_of::<Target>() + target.name_bytes());
+        let texts = self.execution_id.len() + self.caller.len();
+        size_of::<Self>() + texts + names.sum::<usize>() + targets.sum::<usize>()
+    }
+
     /// Whether it is a run of this caller, and touched nothing that the caller may not know of now.
     pub(super) fn is_visible_to(&self, caller: &CallerScope) -> bool {
         let may_know = |target: &Target| match target {
@@ -89,7 +99,8 @@ pub(super) struct WholeRun {
 impl WholeRun {
     fn bytes(&self) -> usize {
         let report = self.report.as_ref().map_or(0, |report| report.get().len());
-        self.text.as_ref().map_or(0, String::len) + report + 8 * self.starts.len()
+        let text = self.text.as_ref().map_or(0, String::len);
+        self.line.bytes() + text + report + size_of_val(self.starts.as_slice())
     }
 }
 
@@ -130,6 +141,7 @@ pub(crate) struct RunLog {
 struct State {
     next: u64,
     lines: VecDeque<Arc<RunLine>>,
+    line_bytes: usize,
     whole: VecDeque<Arc<WholeRun>>,
     whole_bytes: usize,
     minutes: HashMap<String, VecDeque<Minute>>,
@@ -265,10 +277,12 @@ impl State {
         self.count(&line, run);
         self.next += 1;
         let line = Arc::new(RunLine { number: self.next, ..line });
-        if self.lines.len() >= MAX_LINES {
-            self.lines.pop_front();
-        }
+        self.line_bytes += line.bytes();
         self.lines.push_back(line.clone());
+        while self.lines.len() > MAX_LINES || self.line_bytes > MAX_LINE_BYTES {
+            let Some(oldest) = self.lines.pop_front() else { break };
+            self.line_bytes = self.line_bytes.saturating_sub(oldest.bytes());
+        }
         let starts = match run.call_starts.len() == line.calls {
             true => run.call_starts.iter().take(MAX_STARTS).copied().collect(),
             false => Vec::new(),
@@ -327,10 +341,14 @@ fn report_text(run: &EndedRun<'_>) -> Option<Box<RawValue>> {
     {
         return Some(text);
     }
-    let mut fields = serde_json::to_value(run.report).ok()?;
-    let object = fields.as_object_mut()?;
-    object.shift_remove("value");
-    object.insert("valueBytes".to_owned(), value.into());
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Fields<R: Serialize> {
+        #[serde(flatten)]
+        report: R,
+        value_bytes: usize,
+    }
+    let fields = Fields { report: run.report.without_value(), value_bytes: value };
     serde_json::value::to_raw_value(&fields).ok().filter(|text| text.get().len() <= MAX_REPORT_BYTES)
 }
 
@@ -409,7 +427,11 @@ mod tests {
         let large = format!("\"{}\"", "x".repeat(MAX_REPORT_BYTES));
         end(&log, &caller, "large", &large, None);
         let report = log.get(&caller, "large").expect("kept").report.as_ref().map(|it| it.get().to_owned());
-        assert!(report.is_some_and(|it| it.contains("\"valueBytes\"") && it.len() < 2_000));
+        let report = report.expect("a report");
+        assert!(report.len() < 2_000, "{report}");
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        assert_eq!(report["valueBytes"], large.len());
+        assert!(report.get("value").is_none() && report["ok"] == true && report["executionId"] == "large", "{report}");
         for number in 0..MAX_LINES + 10 {
             end(&log, &caller, &number.to_string(), "1", Some("shop"));
         }
@@ -421,6 +443,19 @@ mod tests {
         let state = log.state.lock();
         assert!(state.whole.len() <= MAX_WHOLE && state.whole_bytes <= MAX_WHOLE_BYTES);
         assert_eq!(state.whole_bytes, state.whole.iter().map(|run| run.bytes()).sum::<usize>());
+    }
+
+    #[test]
+    fn lines_with_long_names_are_bounded_by_their_bytes() {
+        let (log, caller) = (RunLog::default(), CallerScope::default());
+        let long = "𐍈".repeat(200);
+        for number in 0..MAX_LINES {
+            end(&log, &caller, &number.to_string(), "1", Some(&long));
+        }
+        let state = log.state.lock();
+        assert!(state.lines.len() < MAX_LINES && state.line_bytes <= MAX_LINE_BYTES, "{}", state.line_bytes);
+        assert!(state.line_bytes > MAX_LINE_BYTES - 10_000, "{}", state.line_bytes);
+        assert_eq!(state.line_bytes, state.lines.iter().map(|line| line.bytes()).sum::<usize>());
     }
 
     #[test]

@@ -5,17 +5,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::extract::ws::Utf8Bytes;
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use toolgate_engine::Observer;
 use toolgate_engine::host::Target;
-use toolgate_wire::ByteBudget;
 use toolgate_wire::frame::Stream;
+use toolgate_wire::{ByteBudget, BytePermit};
 
-use crate::body;
+use crate::body::{self, Share};
+use crate::measured_json::MeasuredJson;
 use crate::refusal::Refusal;
 use toolgate_functions::{ErrorCode, FailedEffect, FunctionAnswer, FunctionError, counted_bytes, is_json};
 use toolgate_run::PausedRun;
@@ -28,16 +30,27 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// A message to the caller.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A log line, a call, or a pause.
+    /// A log line or a pause.
     Text(String),
-    /// The last message.
-    Last(String),
+    /// A call, and what counts it until it is sent.
+    Call(Utf8Bytes, BytePermit),
+    /// The last message, and what counts it until it is sent.
+    Last(Utf8Bytes, Share),
+}
+
+/// A call as the caller sees it.
+#[derive(Serialize)]
+struct CallMessage<'a> {
+    call: u64,
+    #[serde(rename = "fn")]
+    name: &'a str,
+    args: &'a [Value],
 }
 
 type Answer = Result<FunctionAnswer, FunctionError>;
 
-/// The pending calls, and the queue of outgoing messages. The queue has no bound of its own: its content is bounded by the
-/// run's limits on log lines, log bytes and concurrent calls.
+/// The pending calls, and the queue of outgoing messages. The queue has no bound of its own: the run's limits bound its log
+/// lines, and its calls count in the bytes that the run may have in flight.
 pub(super) struct RemoteFunctions {
     waiting: Mutex<Waiting>,
     out: mpsc::UnboundedSender<Outgoing>,
@@ -87,9 +100,9 @@ impl RemoteFunctions {
     }
 
     /// Queues the last message.
-    pub(super) fn finish(&self, message: String) {
+    pub(super) fn finish(&self, message: Utf8Bytes, share: Share) {
         // A closed queue means that the caller has disconnected.
-        let _ = self.out.send(Outgoing::Last(message));
+        let _ = self.out.send(Outgoing::Last(message, share));
     }
 
     /// Sends a call and waits for its reply; the run's limits end the wait.
@@ -103,17 +116,15 @@ impl RemoteFunctions {
             }
             waiting.last += 1;
             let call = waiting.last;
-            waiting.calls.insert(call, Caller { answered, budget });
+            waiting.calls.insert(call, Caller { answered, budget: budget.clone() });
             call
         };
         let _pending = PendingCall { remote_functions: self, call };
-        let message = json!({ "call": call, "fn": name, "args": args }).to_string();
-        if message.len() > MAX_CALL_BYTES {
-            let message = format!("{name}: the arguments are larger than {MAX_CALL_BYTES} bytes");
-            return Err(FunctionError::new(ErrorCode::TooLarge, message).with_effect(FailedEffect::NotSent));
-        }
+        let message = call_message(&CallMessage { call, name, args: &args }, &budget);
+        let (message, permit) = message.map_err(|error| error.with_effect(FailedEffect::NotSent))?;
+        drop(args);
         let gone = || FunctionError::new(ErrorCode::Aborted, "the caller closed the WebSocket");
-        self.out.send(Outgoing::Text(message)).map_err(|_| gone().with_effect(FailedEffect::NotSent))?;
+        self.out.send(Outgoing::Call(message, permit)).map_err(|_| gone().with_effect(FailedEffect::NotSent))?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -161,6 +172,20 @@ impl RemoteFunctions {
         }
         Ok(())
     }
+}
+
+/// The text of a call, counted until it is sent: a caller that does not read would have the service keep it.
+fn call_message(message: &CallMessage<'_>, budget: &ByteBudget) -> Result<(Utf8Bytes, BytePermit), FunctionError> {
+    let unwritable = || FunctionError::failed(format!("{}: the call cannot be written", message.name));
+    let measured = MeasuredJson::of(message).map_err(|_| unwritable())?;
+    if measured.bytes() > MAX_CALL_BYTES {
+        let complaint = format!("{}: the arguments are larger than {MAX_CALL_BYTES} bytes", message.name);
+        return Err(FunctionError::new(ErrorCode::TooLarge, complaint));
+    }
+    let permit = budget.try_reserve(measured.bytes());
+    let permit = permit.map_err(|refused| FunctionError::new(ErrorCode::OverBudget, format!("the call: {refused}")))?;
+    let text = measured.write(message).map_err(|_| unwritable())?;
+    Ok((Utf8Bytes::try_from(text).map_err(|_| unwritable())?, permit))
 }
 
 fn too_large() -> FunctionError {
@@ -255,6 +280,26 @@ mod tests {
         let small = r#""result":[1]"#.to_owned();
         let found = ends(&budget, &[long(), small, long(), long(), r#""result":null"#.to_owned()]).await;
         assert_eq!(found, ["100000", "3", "100000", "OVER_BUDGET", "4"]);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn calls_that_the_caller_does_not_read_count_in_the_bytes_of_their_run() {
+        let budget = ByteBudget::new("this run", 200_000);
+        let (functions, mut outgoing) = RemoteFunctions::new();
+        let args = || vec![Value::String("x".repeat(90_000))];
+        let mut calls: Vec<_> = (0..2).map(|_| Box::pin(functions.call("f", args(), budget.clone()))).collect();
+        for call in &mut calls {
+            assert!(futures_util::poll!(call).is_pending());
+        }
+        let refused = functions.call("f", args(), budget.clone()).await.map(|_| ()).expect_err("no room");
+        assert_eq!((refused.code_text(), refused.effect), ("OVER_BUDGET", FailedEffect::NotSent));
+        // What is sent makes room.
+        let Some(Outgoing::Call(text, permit)) = outgoing.recv().await else { panic!("a call") };
+        assert!(text.starts_with(r#"{"call":1,"fn":"f","args":["xxx"#) && permit.bytes() == text.len());
+        drop(permit);
+        assert!(futures_util::poll!(Box::pin(functions.call("f", args(), budget.clone()))).is_pending());
+        drop((calls, outgoing));
         assert_eq!(budget.used(), 0);
     }
 

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,8 @@ use toolgate_run::{PausedRun, RunReport, RunRequest};
 use super::handshake::Admitted;
 use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::HttpService;
+use crate::body::{Budget, Share};
+use crate::measured_json::counted_json;
 use crate::refusal::Refusal;
 use crate::run::Output;
 
@@ -27,6 +30,11 @@ use crate::run::Output;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the store is asked about a run that waits, whose end this process may not see.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the last message is in memory while it is sent: as it was written, and in the buffer of the WebSocket.
+const LAST_COPIES: usize = 2;
+
+/// The last message, and what counts it.
+type LastMessage = (Utf8Bytes, Share);
 
 /// Why reading stopped.
 enum Stopped {
@@ -54,7 +62,8 @@ pub(super) async fn run(service: &HttpService, websocket: WebSocket, run: Admitt
             stopped = &mut reading => {
                 withdrawn.cancel();
                 if let Stopped::Invalid(refusal) = stopped {
-                    remote_functions.finish(json!(refusal.to_reply()).to_string());
+                    let (message, share) = refused(service.budget(), &refusal);
+                    remote_functions.finish(message, share);
                     // Send the error; nothing more is read.
                     let _ = tokio::time::timeout(CLOSE_TIMEOUT, &mut writing).await;
                 }
@@ -65,16 +74,22 @@ pub(super) async fn run(service: &HttpService, websocket: WebSocket, run: Admitt
                 None
             }
         };
-        let last = match ended {
+        let (last, share) = match ended {
             Some(Ok(last)) => last,
-            Some(Err(refusal)) => json!(refusal.to_reply()),
+            Some(Err(refusal)) => refused(service.budget(), &refusal),
             None => return,
         };
-        remote_functions.finish(last.to_string());
+        remote_functions.finish(last, share);
     }
-    tokio::select! {
-        () = &mut writing => {}
-        _ = &mut reading => return,
+    let sent = async {
+        tokio::select! {
+            () = &mut writing => true,
+            _ = &mut reading => false,
+        }
+    };
+    // A caller that only sends would have the service keep the last message.
+    if !tokio::time::timeout(silence, sent).await.unwrap_or(false) {
+        return;
     }
     // The close frame is sent; the caller's close frame ends the reading.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, reading).await;
@@ -86,7 +101,7 @@ async fn to_its_end(
     request: RunRequest,
     output: Output,
     remote_functions: &RemoteFunctions,
-) -> Result<Value, Refusal> {
+) -> Result<LastMessage, Refusal> {
     let (caller, engine) = (request.caller.clone(), request.engine);
     let mut run = service.run(request).await;
     let mut told = HashSet::new();
@@ -102,11 +117,27 @@ async fn to_its_end(
         };
         match next {
             Next::Report(report) => run = *report,
-            Next::Stored(report) => return Ok(json!({ "report": kept_reply(&paused.run_id, &report) })),
+            Next::Stored(report) => return kept_reply(service.budget(), &paused.run_id, &report),
             Next::Unreadable => return Err(Refusal::NoSuchResult(unreadable(&paused.run_id))),
         }
     }
-    Ok(json!({ "report": service.reply(run, &caller, engine, &output)? }))
+    let reply = service.reply(run, &caller, engine, &output)?;
+    last_message(service.budget(), &reply)
+}
+
+/// `{"report": …}`.
+fn last_message(budget: &Budget, report: &impl Serialize) -> Result<LastMessage, Refusal> {
+    #[derive(Serialize)]
+    struct Last<'a, R> {
+        report: &'a R,
+    }
+    let (text, share) = counted_json(budget, &Last { report }, LAST_COPIES)?;
+    Ok((Utf8Bytes::try_from(text).map_err(|_| Refusal::Internal)?, share))
+}
+
+/// `{"error": …}`, which is short.
+fn refused(budget: &Budget, refusal: &Refusal) -> LastMessage {
+    (json!(refusal.to_reply()).to_string().into(), budget.share())
 }
 
 /// What becomes of a run that waited.
@@ -120,16 +151,16 @@ enum Next {
 }
 
 /// A report that another process kept, with the fields of a reply that are not kept: the run's id, its path and `result`.
-fn kept_reply(run: &str, report: &RawValue) -> BTreeMap<String, Box<RawValue>> {
-    let mut reply: BTreeMap<String, Box<RawValue>> = serde_json::from_str(report.get()).unwrap_or_default();
-    let text = |text: &str| serde_json::value::to_raw_value(text).ok();
-    let added = [("executionId", text(run)), ("path", text("script")), ("result", reply.get("value").cloned())];
-    for (name, value) in added {
+fn kept_reply(budget: &Budget, run: &str, report: &RawValue) -> Result<LastMessage, Refusal> {
+    let mut reply: BTreeMap<String, &RawValue> = serde_json::from_str(report.get()).unwrap_or_default();
+    let text = |text: &str| to_raw_value(text).map_err(|_| Refusal::Internal);
+    let (id, path, value) = (text(run)?, text("script")?, reply.get("value").copied());
+    for (name, value) in [("executionId", Some(&*id)), ("path", Some(&*path)), ("result", value)] {
         if let Some(value) = value {
             reply.entry(name.to_owned()).or_insert(value);
         }
     }
-    reply
+    last_message(budget, &reply)
 }
 
 fn unreadable(run: &str) -> String {
@@ -189,9 +220,14 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, mut outgoing: UnboundedR
                     return;
                 }
             }
-            Some(Outgoing::Last(text)) => {
+            Some(Outgoing::Call(text, _permit)) => {
+                if sink.send(Message::Text(text)).await.is_err() {
+                    return;
+                }
+            }
+            Some(Outgoing::Last(text, _share)) => {
                 let close = CloseFrame { code: close_code::NORMAL, reason: "".into() };
-                if sink.feed(Message::text(text)).await.is_ok() {
+                if sink.feed(Message::Text(text)).await.is_ok() {
                     // An error means that the WebSocket is closed already.
                     let _ = sink.send(Message::Close(Some(close))).await;
                 }

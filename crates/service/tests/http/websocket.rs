@@ -29,6 +29,9 @@ pub(crate) fn cases() -> Vec<Case> {
         every_pause_of_a_websocket_run_can_be_decided_at_another_replica,
         a_run_that_waits_stays_when_the_websocket_closes,
         a_silent_websocket_is_closed,
+        a_result_has_the_same_text_over_a_websocket,
+        a_result_that_does_not_fit_into_memory_is_refused,
+        a_caller_that_sends_and_reads_nothing_is_closed,
         a_websocket_without_a_first_message_is_closed,
         the_number_of_websockets_is_limited,
         a_websocket_needs_a_key,
@@ -320,6 +323,34 @@ async fn a_silent_websocket_is_closed() {
     // Who listens, answers, and is not given up.
     let mut client = Client::open(&server, json!({"code": "await sleep(2500); return 1"})).await;
     assert_eq!(client.report().await["result"], json!(1));
+}
+
+async fn a_result_has_the_same_text_over_a_websocket() {
+    let server = start(Setup::default()).await;
+    let mut client = Client::open(&server, json!({"code": "const list = [1, 2]; return list"})).await;
+    let Some(Ok(Message::Text(text))) = client.0.next().await else { panic!("a message") };
+    assert!(text.starts_with(r#"{"report":{"ok":true,"value":[1,2],"#) && text.contains(r#""result":[1,2]"#), "{text}");
+}
+
+async fn a_result_that_does_not_fit_into_memory_is_refused() {
+    let (server, _hold) = narrow(ServiceLimits { memory: 4 << 20, ..ServiceLimits::default() }).await;
+    for (length, is_report) in [(100_000, true), (2_000_000, false), (100_000, true)] {
+        let code = format!("return 'x'.repeat({length})");
+        let mut client = Client::open(&server, json!({ "code": code })).await;
+        let last = client.hear().await.expect("a message");
+        assert_eq!(last.get("report").is_some(), is_report, "{length}");
+        assert!(is_report || last["error"]["code"] == "UNAVAILABLE", "{last}");
+        assert_eq!(client.hear().await, None);
+    }
+}
+
+async fn a_caller_that_sends_and_reads_nothing_is_closed() {
+    let silence = Duration::from_secs(1);
+    let (server, _hold) = narrow(ServiceLimits { silence, ..ServiceLimits::default() }).await;
+    // Longer than what the kernel buffers.
+    let mut client = Client::open(&server, json!({"code": "return 'x'.repeat(15e6)"})).await;
+    let pings = async { while client.0.send(Message::Ping(Default::default())).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(120), pings).await.expect("closed");
 }
 
 async fn a_websocket_without_a_first_message_is_closed() {

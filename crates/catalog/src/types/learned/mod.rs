@@ -12,8 +12,8 @@
 //!
 //! # Merging
 //! [`LearnedType::merge`] is commutative and associative, so replicas may exchange and merge in any order. The bound on
-//! the whole size is the exception: a type of more than [`MAX_NODES`] parts becomes `any` for good, and in which order
-//! that bound is met may matter.
+//! the whole size is the exception: a type of more than [`MAX_NODES`] parts becomes `any` for good, as does one that would take all
+//! types together above their bound, and in which order these bounds are met may matter.
 //!
 //! A declared schema always wins: what is learned is shown for tools without one, so it is never narrower.
 
@@ -92,15 +92,25 @@ impl LearnedType {
         self.results = self.results.saturating_add(other.results);
         self.shape.merge(&other.shape);
         if self.shape.nodes() > MAX_NODES {
-            self.shape = Shape::any();
+            self.forget();
         }
     }
 
     fn bounded(mut self) -> Self {
         if self.shape.nodes() > MAX_NODES {
-            self.shape = Shape::any();
+            self.forget();
         }
         self
+    }
+
+    /// The number of its parts.
+    fn nodes(&self) -> usize {
+        self.shape.nodes()
+    }
+
+    /// Makes it `any` for good.
+    fn forget(&mut self) {
+        self.shape = Shape::any();
     }
 
     /// The number of results that it was learned from.

@@ -14,6 +14,8 @@ use crate::cache::replace_file;
 
 /// Maximum number of tools of which a type is learned.
 const MAX_TOOLS: usize = 5_000;
+/// Maximum number of parts of all types. One takes up to 600 bytes of a file, so that a file which is written can be read.
+const MAX_ALL_NODES: usize = 100_000;
 /// Maximum size of a file of learned types, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// How long a writer waits for another one to finish with the file.
@@ -29,6 +31,8 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LearnedTypes {
     types: BTreeMap<String, BTreeMap<String, LearnedType>>,
+    /// The parts of all of them.
+    nodes: usize,
 }
 
 /// What one more result changed.
@@ -59,14 +63,30 @@ impl LearnedTypes {
 
     /// Takes in a result that was read already.
     pub fn add(&mut self, backend: &str, tool: &str, seen: &LearnedType) -> Learned {
-        let Some(known) = self.entry(backend, tool) else { return Learned::Fits };
-        if known.results() == 0 {
-            *known = seen.clone();
-            return Learned::First;
+        let before = self.get(backend, tool).filter(|known| known.results() > 0).cloned();
+        let change = |known: &mut LearnedType| if before.is_some() { known.merge(seen) } else { *known = seen.clone() };
+        let known = self.change(backend, tool, change);
+        match (&before, known) {
+            (_, None) => Learned::Fits,
+            (None, Some(_)) => Learned::First,
+            (Some(before), Some(known)) if known.is_same_type(before) => Learned::Fits,
+            (Some(_), Some(_)) => Learned::Widened,
         }
-        let before = known.clone();
-        known.merge(seen);
-        if known.is_same_type(&before) { Learned::Fits } else { Learned::Widened }
+    }
+
+    /// Changes the type of a tool; one that would take all of them above their bound becomes `any`. `None` if there are too
+    /// many tools.
+    fn change(&mut self, backend: &str, tool: &str, change: impl FnOnce(&mut LearnedType)) -> Option<&LearnedType> {
+        let before = self.get(backend, tool).map_or(0, LearnedType::nodes);
+        let others = self.nodes.saturating_sub(before);
+        let known = self.entry(backend, tool)?;
+        change(known);
+        if others.saturating_add(known.nodes()) > MAX_ALL_NODES {
+            known.forget();
+        }
+        let nodes = others.saturating_add(known.nodes());
+        self.nodes = nodes;
+        self.get(backend, tool)
     }
 
     fn entry(&mut self, backend: &str, tool: &str) -> Option<&mut LearnedType> {
@@ -96,9 +116,7 @@ impl LearnedTypes {
     pub fn merge(&mut self, other: &Self) {
         for (backend, tools) in &other.types {
             for (tool, learned) in tools {
-                if let Some(known) = self.entry(backend, tool) {
-                    known.merge(learned);
-                }
+                self.change(backend, tool, |known| known.merge(learned));
             }
         }
     }
@@ -126,9 +144,7 @@ impl LearnedTypes {
         for (backend, tools) in &file.backends {
             for (tool, exported) in tools {
                 let learned = LearnedType::import(exported)?;
-                if let Some(known) = types.entry(backend, tool) {
-                    *known = learned;
-                }
+                types.change(backend, tool, |known| *known = learned);
             }
         }
         Ok(types)
@@ -258,6 +274,30 @@ mod tests {
         assert_eq!(LearnedTypes::load(&path), types);
         std::fs::write(&path, r#"{"version":9}"#).unwrap();
         assert!(LearnedTypes::load(&path).is_empty());
+    }
+
+    #[test]
+    fn all_types_together_are_bounded_and_fit_into_a_file() {
+        // The longest names, every kind of value and every format at each place.
+        let values = r#"[null,true,1,2.5,"2026-01-01","2026-01-01T00:00:00Z","a@b.test","http://a.test","6fa459ea-ee8a-3ca4-894e-db77e160355e",[],{}]"#;
+        let names = (0..60).map(|n| format!(r#""{}{n:02}":{values}"#, "k".repeat(38)));
+        let record = format!("{{{}}}", names.collect::<Vec<_>>().join(","));
+        let seen = LearnedType::of(&record).unwrap();
+        assert!(seen.nodes() > 100 && seen.nodes() < super::super::MAX_NODES);
+        let mut types = LearnedTypes::default();
+        for number in 0..2 * MAX_ALL_NODES / seen.nodes() {
+            types.add("b", &format!("t{number}"), &seen);
+        }
+        let counted =
+            |types: &LearnedTypes| types.types.values().flatten().map(|(_, known)| known.nodes()).sum::<usize>();
+        assert!(types.nodes <= MAX_ALL_NODES + types.len() && types.nodes == counted(&types), "{}", types.nodes);
+        assert_eq!(types.get("b", "t0"), Some(&seen));
+        let last = types.len() - 1;
+        assert_eq!(types.get("b", &format!("t{last}")).unwrap().typescript(), "unknown");
+        assert!((types.export().to_string().len() as u64) < MAX_FILE_BYTES / 2);
+        let mut twice = types.clone();
+        twice.merge(&types);
+        assert!(twice.nodes <= MAX_ALL_NODES + twice.len() && twice.nodes == counted(&twice));
     }
 
     #[test]
