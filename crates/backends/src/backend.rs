@@ -1,5 +1,6 @@
 //! The handle to one backend: its state, its tools, and calls to them.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use toolgate_catalog::cache::ChangedTool;
 use toolgate_engine::{Permit, TurnQueue};
 use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{
-    LinkError, McpSession, StderrTail, ToolCallOptions, ToolFingerprints, ToolName, ToolPart, Watchlist,
+    LinkError, McpSession, StderrTail, ToolCallOptions, ToolChange, ToolFingerprints, ToolName, ToolPart, Watchlist,
 };
 use toolgate_mcp::process_budget;
 use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
@@ -55,7 +56,10 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<TurnQueue>,
     pub(crate) stderr: Arc<StderrTail>,
     pub(crate) stop: CancellationToken,
+    /// Ends whatever it does now, also a start, and starts it. Kept until it is seen.
     pub(crate) restart: Notify,
+    /// Ends the pause after a failed start. Not kept: a start that is under way is what the caller wants.
+    pub(crate) retry: Notify,
     /// Cancelled once something of the backend is needed.
     pub(crate) needed: CancellationToken,
     pub(crate) suspicion: Notify,
@@ -110,6 +114,7 @@ impl Backend {
             stderr: Arc::default(),
             stop: stop.clone(),
             restart: Notify::new(),
+            retry: Notify::new(),
             needed,
             suspicion: Notify::new(),
             login_ended: Notify::new(),
@@ -217,7 +222,7 @@ impl Backend {
     pub fn retry_failed_start(&self) {
         self.start_if_idle();
         if self.shared.leave_failed() {
-            self.shared.restart.notify_one();
+            self.shared.retry.notify_waiters();
         }
     }
 
@@ -494,14 +499,16 @@ impl Shared {
     }
 
     /// Reports tools that say something else than they did.
-    pub(crate) fn report_changed_tools(&self, tools: &[Value]) {
+    pub(crate) fn report_changed_tools(&self, tools: impl IntoIterator<Item = impl Borrow<Value>>) {
         let known = std::mem::take(&mut *self.known.lock());
         let mut fingerprints = self.fingerprints.lock();
         for tool in known {
             // An owned copy, so that the tree is not kept with the tool.
             fingerprints.update([&tool.to_raw()]);
         }
-        let changes = fingerprints.update(tools);
+        // One at a time: an API has thousands of tools, which are kept as text.
+        let changes: Vec<ToolChange> =
+            tools.into_iter().flat_map(|tool| fingerprints.update([tool.borrow()])).collect();
         drop(fingerprints);
         let (parts, at) =
             (|parts: &[ToolPart]| parts.iter().map(|part| part.name().to_owned()).collect(), unix_seconds());
@@ -582,21 +589,4 @@ fn ago(at: u64) -> String {
 }
 
 #[cfg(test)]
-mod change_tests {
-    use super::*;
-
-    fn change(tool: &str, at: u64) -> ChangedTool {
-        ChangedTool { tool: tool.to_owned(), parts: vec!["description".to_owned()], at }
-    }
-
-    #[test]
-    fn the_latest_changes_of_a_week_are_told_once_for_each_tool() {
-        let now = unix_seconds();
-        let old = [change("old", now - CHANGE_SHOWN.as_secs() - 60), change("a", now - 60), change("b", now)];
-        let mut changed = recent_changes(old.to_vec());
-        note_changes(&mut changed, vec![change("a", now)]);
-        assert_eq!(changed.iter().map(|it| it.tool.as_str()).collect::<Vec<_>>(), ["b", "a"]);
-        note_changes(&mut changed, (0..100).map(|n| change(&n.to_string(), now)).collect());
-        assert_eq!((changed.len(), changed[0].tool.as_str()), (MAX_CHANGES, "80"));
-    }
-}
+mod tests;

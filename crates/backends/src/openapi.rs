@@ -105,7 +105,10 @@ pub(crate) async fn open(name: &str, spec: &ApiSpec) -> Result<ApiServer, OpenFa
     };
     let credentials = Credentials::new(auth);
     let settings = ApiSettings { base: spec.base.clone(), credentials, headers: spec.headers.clone(), filter };
-    let api = blocking(move || Api::load(&text, settings)).await?;
+    // As for reading: a start that takes too long is dropped and tried again.
+    let cancel = CancellationToken::new();
+    let _cancels = cancel.clone().drop_guard();
+    let api = blocking(move || Api::load_until(&text, settings, || cancel.is_cancelled())).await?;
     let api = api.map_err(|error| OpenFailure::Permanent(error.to_string()))?;
     for skipped in api.skipped() {
         tracing::warn!(backend = name, operation = ?skipped.operation, reason = ?skipped.reason, "no tool");

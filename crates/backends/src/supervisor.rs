@@ -131,6 +131,7 @@ async fn run_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u
     let connected = tokio::select! {
         biased;
         () = shared.stop.cancelled() => return End::Stopped,
+        () = shared.restart.notified() => return End::RestartRequested,
         connected = connect(shared) => connected,
     };
     let link = match connected {
@@ -141,6 +142,8 @@ async fn run_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u
     let started = tokio::select! {
         biased;
         () = shared.stop.cancelled() => Err(End::Stopped),
+        // Not kept until it is up: a server that just came up would be stopped and started once more.
+        () = shared.restart.notified() => Err(End::RestartRequested),
         started = start(shared, &link, *hint) => started.map_err(End::Failed),
     };
     let (end, protocol) = match started {
@@ -169,8 +172,7 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
     let opening = async {
         let session = McpSession::open(Arc::clone(link), hint).await?;
         let tools = match &link.transport {
-            // Kept as text: an API may have thousands of tools.
-            Transport::Local(local) => parsed(local.tools()),
+            Transport::Local(local) => parsed(shared, local.tools()).await?,
             Transport::Stdio(_) | Transport::Http(_) => {
                 listed(shared, session.list_tools(shared.spec.start_timeout).await?)
             }
@@ -193,12 +195,19 @@ fn listed(shared: &Shared, listing: ToolListing) -> Vec<Tool> {
     if listing.is_cut {
         tracing::warn!(backend = &*shared.name, kept = listing.tools.len(), "too many tools: the others are left out");
     }
-    shared.report_changed_tools(&listing.tools);
+    shared.report_changed_tools(listing.tools.iter());
     listing.tools.into_iter().filter_map(Tool::from_raw).collect()
 }
 
-fn parsed(tools: Vec<Box<RawValue>>) -> Vec<Tool> {
-    tools.iter().filter_map(|tool| serde_json::from_str(tool.get()).ok()).collect()
+/// The tools of a server in this process. Kept as text, and read outside the threads of tasks: an API may have thousands.
+async fn parsed(shared: &Arc<Shared>, tools: Vec<Box<RawValue>>) -> Result<Vec<Tool>, LinkError> {
+    let shared = Arc::clone(shared);
+    let parsed = tokio::task::spawn_blocking(move || {
+        let tools: Vec<Tool> = tools.iter().filter_map(|tool| serde_json::from_str(tool.get()).ok()).collect();
+        shared.report_changed_tools(tools.iter().map(Tool::to_raw));
+        tools
+    });
+    parsed.await.map_err(|error| LinkError::Protocol(error.to_string()))
 }
 
 async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
@@ -390,12 +399,15 @@ async fn wait_for_next_try(
         StartFailure::Expected(_) => (failure.state(failures, Duration::ZERO), Duration::ZERO),
         StartFailure::NeedsLogin { .. } => (failure.state(failures, Duration::ZERO), LOGIN_PAUSE),
     };
+    // Made before the state is shown, so that it hears a caller who sees the state.
+    let retry = shared.retry.notified();
     shared.set_state(state);
     shared.restarts.fetch_add(1, Ordering::Relaxed);
     tokio::select! {
         biased;
         () = shared.stop.cancelled() => Err(()),
         () = shared.restart.notified() => Ok(()),
+        () = retry => Ok(()),
         () = login_changed(shared, login) => Ok(()),
         () = tokio::time::sleep(pause) => Ok(()),
     }

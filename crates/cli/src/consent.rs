@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use toolgate_config::text::Source;
 use toolgate_config::trust::TrustStore;
+use toolgate_config::vars::command_lines;
 
 use crate::commands::Usage;
 use crate::print::{Style, escape, note};
@@ -70,9 +71,20 @@ pub(crate) fn summary(source: &Source) -> String {
     if let Some(deno) = tree.pointer("/toolgate/engines/v8/deno").and_then(Value::as_str) {
         lines.push(format!("  {}  {}", style.strong("engines.v8.deno"), clipped(deno)));
     }
-    let commands = source.text().split("${cmd:").skip(1).filter_map(|rest| rest.split('}').next());
-    lines.extend(commands.map(|line| format!("  {}  {}", style.strong("${cmd:…}"), clipped(line))));
+    for text in texts(&tree) {
+        lines.extend(command_lines(text).map(|line| format!("  {}  {}", style.strong("${cmd:…}"), clipped(line))));
+    }
     if lines.is_empty() { "  (it names no server)".to_owned() } else { lines.join("\n") }
+}
+
+/// All texts of a value. As values and not as they are written: an escape hides no command.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Object(members) => members.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
 }
 
 fn reach(server: &Value) -> String {

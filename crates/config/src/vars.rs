@@ -1,6 +1,7 @@
 //! Variable substitution in settings: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, and `$${` for a literal `${`.
 //!
 //! `${file:PATH}` is the content of a file and `${cmd:LINE}` the output of a command, each without its last line break.
+//! Braces of a command line come in pairs; every other `${` ends at the first `}`.
 //! `${keyring:NAME}` is a secret that `toolgate secret set NAME` kept.
 //! Also the VS Code and Cursor variables `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
 //! `${pathSeparator}` and `${/}`. A default applies if the variable is unset or empty, as in a shell. Substitution is not
@@ -16,6 +17,9 @@ use super::problem::Unset;
 
 /// Maximum size of a file of `${file:…}`, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
+
+/// What the inside of a command begins with.
+const COMMAND: &str = "cmd:";
 
 /// The process environment that a configuration is read in.
 #[derive(Clone)]
@@ -199,7 +203,7 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path, sources: &mut dyn Sourc
             continue;
         }
         filled.push_str(before);
-        let Some((inside, after)) = after.split_once('}') else {
+        let Some((inside, after)) = split_at_end(after) else {
             missing.push(Missing::Unclosed);
             rest = "";
             break;
@@ -218,6 +222,32 @@ pub(crate) fn fill(text: &str, env: &Env, folder: &Path, sources: &mut dyn Sourc
     }
     filled.push_str(rest);
     if missing.is_empty() { Ok(filled) } else { Err(missing) }
+}
+
+/// What is inside a `${`, and what follows its `}`.
+fn split_at_end(text: &str) -> Option<(&str, &str)> {
+    if !text.starts_with(COMMAND) {
+        return text.split_once('}');
+    }
+    let mut open = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => open += 1,
+            b'}' if open > 0 => open -= 1,
+            b'}' => return Some((text.get(..at)?, text.get(at + 1..)?)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The command lines of a text, as they would be run; one without an end goes to the end of the text.
+pub fn command_lines(text: &str) -> impl Iterator<Item = &str> {
+    let starts = text.match_indices("${").filter_map(|(at, mark)| text.get(at + mark.len()..));
+    starts.filter(|rest| rest.starts_with(COMMAND)).filter_map(|rest| {
+        let inside = split_at_end(rest).map_or(rest, |(inside, _)| inside);
+        inside.strip_prefix(COMMAND)
+    })
 }
 
 /// The content of a file: `~/` is the home directory, a relative path is relative to `folder`.
@@ -347,6 +377,24 @@ mod tests {
         assert!(missing[0].message().contains("none: cannot read the file"), "{missing:?}");
         std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
         assert!(filled("${file:big}").unwrap_err()[0].message().contains("larger"));
+    }
+
+    #[test]
+    fn braces_of_a_command_come_in_pairs() {
+        check("a ${cmd:awk '{print $1}' f} b", Ok("a <awk '{print $1}' f> b"));
+        check("${cmd:echo ${HOME}}${A}", Ok("<echo ${HOME}>1"));
+        check("${cmd:a}}", Ok("<a>}"));
+        check("${cmd:echo '{'}", Err(&["unterminated variable: ${ without }"]));
+        // A default ends at the first brace, as before.
+        check("${NO:-{x}}", Ok("{x}"));
+    }
+
+    #[test]
+    fn command_lines_are_found_as_they_would_be_run() {
+        let found = |text| command_lines(text).collect::<Vec<_>>();
+        assert_eq!(found("a ${cmd:awk '{print $1}' f} ${A} ${cmd:b}"), ["awk '{print $1}' f", "b"]);
+        assert_eq!(found("${cmd:a {"), ["a {"]);
+        assert_eq!(found("${file:cmd:a} $cmd:b"), [""; 0]);
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub enum LoadError {
     /// Nothing is left to call.
     #[error("no operation can be called: {0}")]
     Empty(String),
+    /// Reading was cancelled.
+    #[error("reading it was cancelled")]
+    Cancelled,
 }
 
 /// Why a call gave no result.
@@ -124,12 +127,22 @@ pub struct Api {
 impl Api {
     /// Reads a document, JSON or YAML.
     pub fn load(text: &str, settings: ApiSettings) -> Result<Self, LoadError> {
+        Self::load_until(text, settings, || false)
+    }
+
+    /// The same until `is_cancelled` says that the result is not wanted any more: a task that blocks cannot be stopped from
+    /// outside. It is asked for each operation and each schema.
+    pub fn load_until(text: &str, settings: ApiSettings, is_cancelled: impl Fn() -> bool) -> Result<Self, LoadError> {
         check_base(&settings.base)?;
         let json = json_text(text)?;
-        let document = Document::new(&json).map_err(LoadError::NotOpenApi)?;
+        let mut document = Document::new(&json).map_err(LoadError::NotOpenApi)?;
+        document.work.cancel_with(&is_cancelled);
         let security = Security::read(&document, settings.credentials.clone()).map_err(LoadError::Credentials)?;
         let mut reader = Reader::new(&document, &security, &settings.filter, &settings.base);
         reader.read().map_err(LoadError::NotOpenApi)?;
+        if document.work.is_cancelled() {
+            return Err(LoadError::Cancelled);
+        }
         let (operations, skipped) = (reader.operations, reader.skipped);
         if operations.is_empty() {
             let why = match skipped.first() {

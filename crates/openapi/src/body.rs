@@ -4,12 +4,12 @@
 //! would change its meaning: it takes other properties too, has alternatives, or may be left out although it has
 //! required properties; and where it has very many properties.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use crate::bounds::MAX_FLATTENED;
+use crate::bounds::{MAX_FLATTENED, MAX_MERGED, MAX_SCHEMA_VISITS};
 use crate::document::{Document, Version, pointer};
 use crate::operation::{Body, BodyForm, BodyKind, Field, ParameterPlace};
 use crate::read::{Draft, Reader, encoding};
@@ -71,7 +71,7 @@ fn preferred<'m, T>(types: impl Iterator<Item = (&'m String, T)>) -> Option<(&'m
 /// Reads the body of an operation of OpenAPI 3.
 pub(crate) fn read(reader: &mut Reader<'_, '_>, operation: &Value) -> Result<Option<DraftBody>, String> {
     let Some(raw) = operation.get("requestBody").filter(|it| it.is_object()) else { return Ok(None) };
-    let (raw, _) = reader.document.follow(Rc::new(raw.clone())).map_err(|error| error.to_string())?;
+    let (raw, _) = reader.document.follow_whole(Rc::new(raw.clone())).map_err(|error| error.to_string())?;
     let required = raw.get("required") == Some(&Value::Bool(true));
     let content = raw.get("content").and_then(Value::as_object).into_iter().flatten();
     let Some((media_type, media)) = preferred(content) else { return Ok(None) };
@@ -251,27 +251,84 @@ const MAX_VIEW_DEPTH: usize = 12;
 
 /// Sees a schema as an object with the properties that are sent; `None` if it is more or something else.
 fn object_view(document: &Document<'_>, schema: &Value) -> Option<ObjectView> {
-    let ObjectView { mut properties, required } = view_at(document, schema, 0)?;
+    let mut parts = ObjectParts { visits_left: MAX_SCHEMA_VISITS, ..ObjectParts::default() };
+    parts.collect(document, schema, 0)?;
     // A required property that is not described must be sent too; it takes anything.
-    let is_described = |name: &String| properties.iter().any(|(known, _)| known == name);
-    let mut undescribed: Vec<String> = required.iter().filter(|name| !is_described(name)).cloned().collect();
+    let is_described = |name: &&String| parts.positions.contains_key(*name);
+    let mut undescribed: Vec<String> = parts.required.iter().filter(|name| !is_described(name)).cloned().collect();
     undescribed.sort();
+    let mut properties: Vec<(String, Value)> =
+        parts.properties.into_iter().map(|(name, schemas)| (name, all_of(schemas))).collect();
     properties.retain(|(_, schema)| {
         let followed = document.follow(Rc::new(schema.clone())).map(|(schema, _)| schema).unwrap_or_default();
         ![schema, &*followed].iter().any(|schema| schema.get("readOnly") == Some(&Value::Bool(true)))
     });
     properties.extend(undescribed.into_iter().map(|name| (name, json!({}))));
-    Some(ObjectView { properties, required })
+    Some(ObjectView { properties, required: parts.required })
 }
 
-fn view_at(document: &Document<'_>, schema: &Value, depth: usize) -> Option<ObjectView> {
-    let keywords = schema.as_object()?;
-    if depth > MAX_VIEW_DEPTH {
-        return None;
+/// One schema for a property; one that is described several times must fit all descriptions.
+fn all_of(mut schemas: Vec<Value>) -> Value {
+    if schemas.len() > 1 { json!({ "allOf": schemas }) } else { schemas.pop().unwrap_or_default() }
+}
+
+/// What the parts of a schema say about an object, while they are collected.
+#[derive(Default)]
+struct ObjectParts {
+    /// In the order of the document, each with its different descriptions.
+    properties: Vec<(String, Vec<Value>)>,
+    positions: HashMap<String, usize>,
+    required: HashSet<String>,
+    /// References and nesting multiply: so many schemas are still looked at.
+    visits_left: usize,
+}
+
+impl ObjectParts {
+    /// Adds what a schema says; `None` if it is no plain object, or too large to see it as one.
+    fn collect(&mut self, document: &Document<'_>, schema: &Value, depth: usize) -> Option<()> {
+        let keywords = schema.as_object()?;
+        self.visit()?;
+        if depth > MAX_VIEW_DEPTH {
+            return None;
+        }
+        if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
+            return self.collect(document, &document.parse_at(&pointer(reference).ok()?)?, depth + 1);
+        }
+        if !is_plain_object(keywords) {
+            return None;
+        }
+        for part in keywords.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            self.collect(document, part, depth + 1)?;
+        }
+        for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            self.add(name, schema)?;
+        }
+        let names = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
+        self.required.extend(names.filter_map(Value::as_str).map(str::to_owned));
+        Some(())
     }
-    if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
-        return view_at(document, &document.parse_at(&pointer(reference).ok()?)?, depth + 1);
+
+    fn visit(&mut self) -> Option<()> {
+        self.visits_left = self.visits_left.checked_sub(1)?;
+        Some(())
     }
+
+    fn add(&mut self, name: &str, schema: &Value) -> Option<()> {
+        self.visit()?;
+        let Some((_, known)) = self.positions.get(name).and_then(|at| self.properties.get_mut(*at)) else {
+            self.positions.insert(name.to_owned(), self.properties.len());
+            self.properties.push((name.to_owned(), vec![schema.clone()]));
+            return Some(());
+        };
+        if !known.contains(schema) {
+            known.push(schema.clone());
+        }
+        (known.len() <= MAX_MERGED).then_some(())
+    }
+}
+
+/// Whether a schema, apart from its `allOf`, says nothing of an object but its properties.
+fn is_plain_object(keywords: &Map<String, Value>) -> bool {
     const OTHER: [&str; 11] = [
         "oneOf",
         "anyOf",
@@ -288,29 +345,5 @@ fn view_at(document: &Document<'_>, schema: &Value, depth: usize) -> Option<Obje
     let is_object = matches!(keywords.get("type").map(|kind| kind.as_str()), None | Some(Some("object")));
     let is_closed = matches!(keywords.get("additionalProperties"), None | Some(Value::Bool(false)));
     let is_null = keywords.get("nullable") == Some(&Value::Bool(true));
-    if !is_object || !is_closed || is_null || OTHER.iter().any(|keyword| keywords.contains_key(*keyword)) {
-        return None;
-    }
-    let mut properties: Vec<(String, Value)> = Vec::new();
-    let mut required: HashSet<String> = HashSet::new();
-    for part in keywords.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        let view = view_at(document, part, depth + 1)?;
-        view.properties.into_iter().for_each(|(name, schema)| merge(&mut properties, name, schema));
-        required.extend(view.required);
-    }
-    for (name, schema) in keywords.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        merge(&mut properties, name.clone(), schema.clone());
-    }
-    let names = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
-    required.extend(names.filter_map(Value::as_str).map(str::to_owned));
-    Some(ObjectView { properties, required })
-}
-
-/// Adds a property; one that is described twice must fit both.
-fn merge(properties: &mut Vec<(String, Value)>, name: String, schema: Value) {
-    match properties.iter_mut().find(|(known, _)| *known == name) {
-        Some((_, known)) if *known != schema => *known = json!({ "allOf": [known.take(), schema] }),
-        Some(_) => {}
-        None => properties.push((name, schema)),
-    }
+    is_object && is_closed && !is_null && !OTHER.iter().any(|keyword| keywords.contains_key(*keyword))
 }

@@ -17,6 +17,18 @@ pub(crate) const MAX_PARAMETERS: usize = 500;
 pub(crate) const MAX_FLATTENED: usize = 200;
 /// Maximum number of references that lead from one to the next.
 pub(crate) const MAX_REFERENCE_HOPS: usize = 16;
+/// Maximum number of steps of a reference from the top of the document.
+pub(crate) const MAX_POINTER_SEGMENTS: usize = 64;
+/// Maximum length of a reference, in bytes.
+pub(crate) const MAX_POINTER_BYTES: usize = 2 << 10;
+/// Maximum bytes that reading a document reads again, in multiples of the document, beside [`MIN_WORK_BYTES`].
+pub(crate) const MAX_WORK_FACTOR: usize = 32;
+/// The part of the work that documents of any size may take, in bytes.
+pub(crate) const MIN_WORK_BYTES: usize = 64 << 20;
+/// Maximum number of parts of schemas that are looked at to see the body or the result of one operation as an object.
+pub(crate) const MAX_SCHEMA_VISITS: usize = 2_000;
+/// Maximum number of parts of `allOf` that describe one property of a body that is flattened.
+pub(crate) const MAX_MERGED: usize = 16;
 /// Maximum nesting of a schema within one definition; what lies deeper accepts anything.
 pub(crate) const MAX_SCHEMA_DEPTH: usize = 48;
 /// Maximum size of the schema of one definition, in bytes; a larger one accepts anything of its type.
@@ -25,6 +37,14 @@ pub(crate) const MAX_DEFINITION_BYTES: usize = 64 << 10;
 pub(crate) const MAX_INPUT_BYTES: usize = 24 << 10;
 /// The same for a tool's result.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 8 << 10;
+/// Maximum number of alternatives of `security`.
+pub(crate) const MAX_ALTERNATIVES: usize = 100;
+/// Maximum number of security schemes that one alternative needs together.
+pub(crate) const MAX_SCHEMES: usize = 20;
+/// Maximum length of the name of a security scheme that is asked for, in bytes.
+pub(crate) const MAX_SCHEME_BYTES: usize = 256;
+/// Maximum number of content types of `consumes` and `produces`.
+pub(crate) const MAX_CONTENT_TYPES: usize = 100;
 /// Maximum length of a description, in characters.
 pub(crate) const MAX_DESCRIPTION: usize = 1_000;
 /// Maximum length of the description of a property, in characters.

@@ -4,14 +4,16 @@
 //! converted schema is kept. References lead to places of the same document; `bundle` has put
 //! other documents into it. Nothing is fetched.
 
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::bounds::MAX_REFERENCE_HOPS;
+use crate::bounds::{MAX_POINTER_BYTES, MAX_POINTER_SEGMENTS, MAX_REFERENCE_HOPS};
+use crate::work::{WorkBudget, weight};
 use toolgate_wire::http_text::percent_decode;
 
 /// Which rules a document follows.
@@ -37,7 +39,16 @@ pub enum ReferenceError {
     /// It leads back to itself.
     #[error("the reference {0} leads to itself")]
     Cycle(String),
+    /// It is longer than references are.
+    #[error("the reference {0} has more than {MAX_POINTER_SEGMENTS} steps or {MAX_POINTER_BYTES} bytes")]
+    TooLong(String),
+    /// Reading the document has taken all the work that it may take.
+    #[error("{TOO_MUCH_WORK}")]
+    TooMuchWork,
 }
+
+/// Why an operation is no tool that comes after too much work.
+pub(crate) const TOO_MUCH_WORK: &str = "reading the document takes more work than a document of its size may take";
 
 /// The members of an object or the items of a list, not parsed.
 type Members<'a> = Rc<HashMap<String, &'a RawValue>>;
@@ -45,9 +56,13 @@ type Members<'a> = Rc<HashMap<String, &'a RawValue>>;
 /// A document.
 pub(crate) struct Document<'a> {
     pub(crate) version: Version,
+    pub(crate) work: WorkBudget<'a>,
     top: Members<'a>,
-    members: RefCell<HashMap<String, Option<Members<'a>>>>,
+    /// By the address of the text. Pointers as keys would take the square of their length.
+    members: RefCell<HashMap<usize, Option<Members<'a>>>>,
     parsed: RefCell<HashMap<String, Rc<Value>>>,
+    /// The bytes of text that may still be kept as parsed values.
+    room: Cell<usize>,
 }
 
 impl<'a> Document<'a> {
@@ -70,8 +85,8 @@ impl<'a> Document<'a> {
             }
             (None, None) => return Err("it has neither `openapi` nor `swagger`".to_owned()),
         };
-        let (members, parsed) = (RefCell::default(), RefCell::default());
-        Ok(Self { version, top: Rc::new(top), members, parsed })
+        let (members, parsed, room) = (RefCell::default(), RefCell::default(), Cell::new(json.len()));
+        Ok(Self { version, work: WorkBudget::of(json.len()), top: Rc::new(top), members, parsed, room })
     }
 
     /// A part of the top level, parsed.
@@ -101,60 +116,98 @@ impl<'a> Document<'a> {
         for _ in 0..MAX_REFERENCE_HOPS {
             let Some(reference) = at.0.get("$ref").and_then(Value::as_str) else { return Ok(at) };
             let pointer = pointer(reference)?;
-            let target = self.at(&pointer).ok_or_else(|| ReferenceError::Missing(reference.to_owned()))?;
+            let target = self.at(&pointer).ok_or_else(|| self.missing(reference))?;
             at = (target, Some(pointer));
         }
         Err(ReferenceError::Cycle(at.1.unwrap_or_default()))
     }
 
-    /// The value at a pointer, parsed once.
-    pub(crate) fn at(&self, pointer: &str) -> Option<Rc<Value>> {
+    /// The same for a value that is read as a whole, which is charged also where it is shared.
+    pub(crate) fn follow_whole(&self, value: Rc<Value>) -> Result<(Rc<Value>, Option<String>), ReferenceError> {
+        let found = self.follow(value)?;
+        if self.work.charge(weight(&found.0)) { Ok(found) } else { Err(ReferenceError::TooMuchWork) }
+    }
+
+    fn missing(&self, reference: &str) -> ReferenceError {
+        if self.work.is_exhausted() {
+            return ReferenceError::TooMuchWork;
+        }
+        ReferenceError::Missing(reference.to_owned())
+    }
+
+    /// The value at a pointer, parsed once as long as there is room to keep it.
+    fn at(&self, pointer: &str) -> Option<Rc<Value>> {
         if let Some(known) = self.parsed.borrow().get(pointer) {
             return Some(Rc::clone(known));
         }
-        let value: Rc<Value> = Rc::new(serde_json::from_str(self.raw(pointer)?.get()).ok()?);
-        self.parsed.borrow_mut().insert(pointer.to_owned(), Rc::clone(&value));
+        let raw = self.raw(pointer)?;
+        let value: Rc<Value> = Rc::new(self.parse(raw)?);
+        if let Some(left) = self.room.get().checked_sub(raw.get().len()) {
+            self.room.set(left);
+            self.parsed.borrow_mut().insert(pointer.to_owned(), Rc::clone(&value));
+        }
         Some(value)
     }
 
     /// The value at a pointer, parsed for this one use: a schema is converted once.
     pub(crate) fn parse_at(&self, pointer: &str) -> Option<Value> {
-        serde_json::from_str(self.raw(pointer)?.get()).ok()
+        self.parse(self.raw(pointer)?)
+    }
+
+    fn parse(&self, raw: &RawValue) -> Option<Value> {
+        if self.work.charge(raw.get().len()) { serde_json::from_str(raw.get()).ok() } else { None }
     }
 
     fn raw(&self, pointer: &str) -> Option<&'a RawValue> {
-        let (parent, token) = pointer.rsplit_once('/')?;
-        let token = token.replace("~1", "/").replace("~0", "~");
-        self.members(parent)?.get(&token).copied()
+        let (parent, last) = pointer.rsplit_once('/')?;
+        let mut members = Rc::clone(&self.top);
+        for token in parent.split('/').skip(1) {
+            let raw = *members.get(&*unescaped(token))?;
+            members = self.members(raw)?;
+        }
+        members.get(&*unescaped(last)).copied()
     }
 
-    fn members(&self, pointer: &str) -> Option<Members<'a>> {
-        if pointer.is_empty() {
-            return Some(Rc::clone(&self.top));
-        }
-        if let Some(known) = self.members.borrow().get(pointer) {
+    fn members(&self, raw: &'a RawValue) -> Option<Members<'a>> {
+        let address = raw.get().as_ptr().addr();
+        if let Some(known) = self.members.borrow().get(&address) {
             return known.clone();
         }
-        let members = self.raw(pointer).and_then(|raw| read_members(raw));
-        self.members.borrow_mut().insert(pointer.to_owned(), members.clone());
+        let members = if self.work.charge(raw.get().len()) { read_members(raw) } else { None };
+        self.members.borrow_mut().insert(address, members.clone());
         members
     }
 }
 
+/// A step of a pointer as the key that it means.
+fn unescaped(token: &str) -> Cow<'_, str> {
+    if token.contains('~') { token.replace("~1", "/").replace("~0", "~").into() } else { token.into() }
+}
+
 fn read_members<'a>(raw: &'a RawValue) -> Option<Members<'a>> {
-    if raw.get().starts_with('[') {
-        let items: Vec<&'a RawValue> = serde_json::from_str(raw.get()).ok()?;
-        return Some(Rc::new(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect()));
+    match raw.get().as_bytes().first() {
+        Some(b'[') => {
+            let items: Vec<&'a RawValue> = serde_json::from_str(raw.get()).ok()?;
+            Some(Rc::new(items.into_iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect()))
+        }
+        Some(b'{') => serde_json::from_str(raw.get()).ok().map(Rc::new),
+        _ => None,
     }
-    serde_json::from_str(raw.get()).ok().map(Rc::new)
 }
 
 /// The pointer of a reference into the same document.
 pub(crate) fn pointer(reference: &str) -> Result<String, ReferenceError> {
-    let external = || ReferenceError::External(reference.chars().take(200).collect());
+    let shown = || reference.chars().take(200).collect();
+    let external = || ReferenceError::External(shown());
     let fragment = reference.strip_prefix('#').ok_or_else(external)?;
-    let decoded = percent_decode(fragment).ok_or_else(external)?;
-    if decoded.starts_with('/') { Ok(decoded) } else { Err(external()) }
+    if fragment.len() > MAX_POINTER_BYTES {
+        return Err(ReferenceError::TooLong(shown()));
+    }
+    let decoded = percent_decode(fragment).filter(|it| it.starts_with('/')).ok_or_else(external)?;
+    if decoded.matches('/').count() > MAX_POINTER_SEGMENTS {
+        return Err(ReferenceError::TooLong(shown()));
+    }
+    Ok(decoded)
 }
 
 #[cfg(test)]
@@ -179,16 +232,32 @@ mod tests {
 
     #[test]
     fn references_that_lead_nowhere_are_errors() {
+        let steps = |count: usize| format!("#{}", "/x".repeat(count));
+        let (long, longer) = (steps(MAX_POINTER_SEGMENTS), steps(MAX_POINTER_SEGMENTS + 1));
+        let wide = format!("#/{}", "x".repeat(MAX_POINTER_BYTES));
         for (reference, expected) in [
             ("#/components/schemas/Z", "leads nowhere"),
             ("#/components/schemas/C", "leads to itself"),
             ("other.yaml#/A", "leads out of the document"),
             ("http://169.254.169.254/x", "leads out of the document"),
             ("#anchor", "leads out of the document"),
+            (long.as_str(), "leads nowhere"),
+            (longer.as_str(), "more than 64 steps"),
+            (wide.as_str(), "or 2048 bytes"),
         ] {
             let found = follow(reference).unwrap_err().to_string();
             assert!(found.contains(expected), "{found}");
         }
+    }
+
+    #[test]
+    fn what_references_lead_to_is_read_again_within_a_budget() {
+        let text = format!(r#"{{"openapi":"3.0.3","x":{{"large":"{}"}}}}"#, "x".repeat(4 << 20));
+        let document = Document::new(&text).unwrap();
+        let read = (0..1_000).take_while(|_| document.parse_at("/x/large").is_some()).count();
+        assert!((crate::bounds::MAX_WORK_FACTOR..100).contains(&read), "{read}");
+        let refused = document.follow(Rc::new(serde_json::json!({ "$ref": "#/x/large" })));
+        assert_eq!(refused.unwrap_err(), ReferenceError::TooMuchWork);
     }
 
     #[test]

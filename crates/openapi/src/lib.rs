@@ -6,8 +6,8 @@
 //! # Layout
 //! - `bounds`: the limits of everything
 //! - `bundle`: a document that is written as several, as one text; `references`: where a document refers to another
-//! - `yaml`, `document`: from text to values that are found by reference
-//! - `schema`: schemas of the document as JSON Schema
+//! - `yaml`, `document`: from text to values that are found by reference; `work`: how much of that a document may cause
+//! - `schema`, `discriminator`: schemas of the document as JSON Schema; `names`: names that must differ
 //! - `read`, `body`, `result_schema`, `servers`, `filter`, `security`: from the document to [`Operation`]s
 //! - `logins`: the OAuth logins that a document describes
 //! - `operation`: how an operation is called
@@ -25,6 +25,7 @@ mod api;
 mod body;
 mod bounds;
 mod bundle;
+mod discriminator;
 mod document;
 mod encode;
 mod filter;
@@ -32,6 +33,7 @@ mod header_text;
 mod idempotency;
 mod logins;
 mod multipart;
+mod names;
 mod operation;
 mod pages;
 mod read;
@@ -42,6 +44,7 @@ mod schema;
 mod security;
 mod servers;
 mod transport;
+mod work;
 mod yaml;
 
 pub use answer::META_KEY;

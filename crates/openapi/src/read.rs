@@ -13,11 +13,13 @@ use url::Url;
 
 use crate::body::{self, DraftBody};
 use crate::bounds::{
-    MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS, MAX_SHOWN,
+    MAX_CONTENT_TYPES, MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_NAME, MAX_OPERATIONS, MAX_OUTPUT_BYTES, MAX_PARAMETERS,
+    MAX_SHOWN,
 };
-use crate::document::{Document, Version};
+use crate::document::{Document, TOO_MUCH_WORK, Version};
 use crate::filter::OperationFilter;
 use crate::idempotency;
+use crate::names::FreeNames;
 use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Plan, Segment, Style};
 use crate::pages;
 use crate::result_schema;
@@ -51,7 +53,7 @@ pub(crate) struct Reader<'d, 'a> {
     default_servers: Vec<Value>,
     consumes: Vec<String>,
     produces: Vec<String>,
-    names: HashSet<String>,
+    names: FreeNames,
     pub(crate) operations: Vec<Operation>,
     pub(crate) skipped: Vec<SkippedOperation>,
 }
@@ -91,15 +93,18 @@ impl<'d, 'a> Reader<'d, 'a> {
             default_servers: document.top("servers").and_then(|it| it.as_array().cloned()).unwrap_or_default(),
             consumes: texts("consumes"),
             produces: texts("produces"),
-            names: HashSet::new(),
+            names: FreeNames::default(),
             operations: Vec::new(),
             skipped: Vec::new(),
         }
     }
 
-    /// Reads all operations.
+    /// Reads all operations; ends early if reading is cancelled.
     pub(crate) fn read(&mut self) -> Result<(), String> {
         for (path, raw) in self.document.paths()? {
+            if self.document.work.is_cancelled() {
+                break;
+            }
             if path.starts_with("x-") {
                 continue;
             }
@@ -117,7 +122,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     }
 
     fn path_item(&mut self, path: &str, item: Value) {
-        let item = match self.document.follow(Rc::new(item)) {
+        let item = match self.document.follow_whole(Rc::new(item)) {
             Ok((item, _)) => item,
             Err(error) => return self.skip("*", path, error.to_string()),
         };
@@ -161,7 +166,13 @@ impl<'d, 'a> Reader<'d, 'a> {
         }
     }
 
+    /// Charges work of an operation, which is no tool if there is none left.
+    fn charge(&self, bytes: usize) -> Result<(), String> {
+        if self.document.work.charge(bytes) { Ok(()) } else { Err(TOO_MUCH_WORK.to_owned()) }
+    }
+
     fn operation(&mut self, method: &str, path: &str, item: &Value, operation: &Value) -> Result<Operation, String> {
+        self.charge(1)?;
         let (template, query) = template(path)?;
         let base_path = self.server(item, operation)?;
         let security = match operation.get("security") {
@@ -202,6 +213,7 @@ impl<'d, 'a> Reader<'d, 'a> {
         let input = self.input_schema(drafts, &arguments);
         let output = answer.schema.map(|it| self.schemas.compose(&it.schema, &it.references, MAX_OUTPUT_BYTES));
         let tool = tool_text(&name, method, path, operation, &input, output.as_deref())?;
+        self.charge(tool.get().len())?;
         let (accept, result) = (answer.accept, answer.form);
         let plan = Plan { base_path, template, query, parameters, body, security, accept, result, all_pages };
         Ok(Operation { name, method: method.to_owned(), path: path.to_owned(), tool, plan })
@@ -233,7 +245,8 @@ impl<'d, 'a> Reader<'d, 'a> {
         let Declared { mut parameters, mut body } = Declared::default();
         for source in [operation, item] {
             for parameter in source.get("parameters").and_then(Value::as_array).into_iter().flatten() {
-                let (parameter, _) = self.document.follow(Rc::new(parameter.clone())).map_err(|it| it.to_string())?;
+                let parameter = self.document.follow_whole(Rc::new(parameter.clone()));
+                let (parameter, _) = parameter.map_err(|it| it.to_string())?;
                 let text = |key| parameter.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
                 let (name, place) = (text("name"), text("in"));
                 if place == "body" && self.document.version == Version::V2 {
@@ -307,7 +320,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     fn name(&mut self, method: &str, path: &str, operation: &Value) -> String {
         let id = operation.get("operationId").and_then(Value::as_str).map(str::trim).unwrap_or_default();
         let id: String = stripped(id).chars().filter(|c| !matches!(c, '\n' | '\t')).take(MAX_NAME).collect();
-        if !id.is_empty() && self.names.insert(id.clone()) {
+        if !id.is_empty() && self.names.claim(&id) {
             return id;
         }
         let mut base = method.to_ascii_lowercase();
@@ -316,10 +329,7 @@ impl<'d, 'a> Reader<'d, 'a> {
             base.push_str(word);
         }
         base.truncate(MAX_NAME);
-        (1..)
-            .map(|n| if n == 1 { base.clone() } else { format!("{base}_{n}") })
-            .find(|name| self.names.insert(name.clone()))
-            .unwrap_or(base)
+        self.names.take(base)
     }
 
     fn input_schema(&mut self, drafts: Vec<Draft>, arguments: &[String]) -> String {
@@ -364,9 +374,10 @@ fn default_security(document: &Document<'_>, security: &Security) -> Requirement
     }
 }
 
+/// Content types of Swagger 2.0.
 fn texts(value: Option<&Value>) -> Vec<String> {
     let items = value.and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
+    items.filter_map(Value::as_str).take(MAX_CONTENT_TYPES).map(str::to_owned).collect()
 }
 
 /// The parts of a path, and the query that it may have. What follows a `#` only tells operations apart.
@@ -447,15 +458,13 @@ pub(crate) fn encoding(raw: &Value, place: ParameterPlace, version: Version) -> 
 fn argument_names(drafts: &[Draft]) -> Vec<String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     drafts.iter().for_each(|draft| *counts.entry(draft.name.as_str()).or_default() += 1);
-    let mut taken: HashSet<String> =
-        drafts.iter().map(|it| it.name.clone()).filter(|it| counts.get(it.as_str()) == Some(&1)).collect();
-    let mut unique = |base: String| {
-        let mut names = (1..).map(|n| if n == 1 { base.clone() } else { format!("{base}_{n}") });
-        names.find(|name| taken.insert(name.clone())).unwrap_or(base.clone())
-    };
+    let mut names = FreeNames::default();
+    for draft in drafts.iter().filter(|draft| counts.get(draft.name.as_str()) == Some(&1)) {
+        names.claim(&draft.name);
+    }
     let name = |draft: &Draft| match counts.get(draft.name.as_str()) {
         Some(1) => draft.name.clone(),
-        _ => unique(format!("{}_{}", draft.prefix, draft.name)),
+        _ => names.take(format!("{}_{}", draft.prefix, draft.name)),
     };
     drafts.iter().map(name).collect()
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 
 use crate::body::is_json;
+use crate::bounds::MAX_SCHEMA_VISITS;
 use crate::document::{Document, Version, pointer};
 use crate::operation::ResultForm;
 use crate::schema::{Converted, Direction, Schemas};
@@ -69,7 +70,10 @@ fn successes(document: &Document<'_>, operation: &Value) -> Vec<Rc<Value>> {
     let responses = operation.get("responses").and_then(Value::as_object);
     let of = |fits: fn(&str) -> bool| {
         let chosen = responses.into_iter().flatten().filter(move |(status, _)| fits(status));
-        chosen.filter_map(|(_, it)| document.follow(Rc::new(it.clone())).ok()).map(|(it, _)| it).collect::<Vec<_>>()
+        chosen
+            .filter_map(|(_, it)| document.follow_whole(Rc::new(it.clone())).ok())
+            .map(|(it, _)| it)
+            .collect::<Vec<_>>()
     };
     let successes = of(|status| status.len() == 3 && status.starts_with('2'));
     if successes.is_empty() { of(|status| status == "default") } else { successes }
@@ -83,12 +87,13 @@ fn is_file(schema: &Value) -> bool {
 fn combined(document: &Document<'_>, schemas: &mut Schemas<'_, '_>, mut found: Vec<Value>) -> Option<Converted> {
     found.dedup();
     let mut converted: Vec<Converted> = Vec::new();
+    let mut visits_left = MAX_SCHEMA_VISITS;
     for schema in &found {
         let one = schemas.convert(schema, Direction::Output);
         let mut one = schemas.inline(one);
         if let Some(keywords) = one.schema.as_object_mut()
             && !keywords.contains_key("type")
-            && forces_object(document, schema, 0)
+            && forces_object(document, schema, 0, &mut visits_left)
         {
             keywords.insert("type".to_owned(), json!("object"));
         }
@@ -111,20 +116,23 @@ fn combined(document: &Document<'_>, schemas: &mut Schemas<'_, '_>, mut found: V
 /// How many references and parts of `allOf` inside each other are looked at.
 const MAX_DEPTH: usize = 12;
 
-/// Whether a schema of the document means an object although it may not name the type.
-fn forces_object(document: &Document<'_>, schema: &Value, depth: usize) -> bool {
-    if depth > MAX_DEPTH || schema.get("nullable") == Some(&Value::Bool(true)) {
+/// Whether a schema of the document means an object although it may not name the type. References and nesting multiply,
+/// so a number of schemas is looked at; beyond it, a result is one that may be no object.
+fn forces_object(document: &Document<'_>, schema: &Value, depth: usize, visits_left: &mut usize) -> bool {
+    *visits_left = visits_left.saturating_sub(1);
+    if *visits_left == 0 || depth > MAX_DEPTH || schema.get("nullable") == Some(&Value::Bool(true)) {
         return false;
     }
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let target = pointer(reference).ok().and_then(|pointer| document.parse_at(&pointer));
-        return target.is_some_and(|target| forces_object(document, &target, depth + 1));
+        return target.is_some_and(|target| forces_object(document, &target, depth + 1, visits_left));
     }
     match schema.get("type") {
         Some(kind) => kind.as_str() == Some("object"),
         None => {
-            let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-            schema.get("properties").is_some() || parts.into_iter().any(|part| forces_object(document, part, depth + 1))
+            let mut parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+            schema.get("properties").is_some()
+                || parts.any(|part| forces_object(document, part, depth + 1, visits_left))
         }
     }
 }

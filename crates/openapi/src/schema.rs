@@ -13,7 +13,9 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 
 use crate::bounds::{MAX_DEFINITION_BYTES, MAX_DESCRIPTION, MAX_PROPERTY_DESCRIPTION, MAX_SCHEMA_DEPTH};
+use crate::discriminator::{ValuesByTarget, discriminate, excludes, mapping, reference_of};
 use crate::document::{Document, Version, pointer};
+use crate::names::FreeNames;
 use toolgate_wire::foreign_text::clipped;
 
 /// What a schema describes.
@@ -63,9 +65,11 @@ pub(crate) struct Schemas<'d, 'a> {
     document: &'d Document<'a>,
     definitions: Vec<Definition>,
     known: HashMap<(String, Direction, Form), usize>,
-    names: HashSet<String>,
+    names: HashMap<Direction, FreeNames>,
     /// What is known of referenced schemas, so that each is parsed for it once.
     marks: HashMap<String, Marks>,
+    /// What referenced schemas say about a property, by both, so that each is parsed for it once.
+    own_values: HashMap<(String, String), Rc<[Rc<Value>]>>,
 }
 
 /// What decides how a reference to a schema is converted.
@@ -95,7 +99,14 @@ impl Marks {
 
 impl<'d, 'a> Schemas<'d, 'a> {
     pub(crate) fn new(document: &'d Document<'a>) -> Self {
-        Self { document, definitions: Vec::new(), known: HashMap::new(), names: HashSet::new(), marks: HashMap::new() }
+        Self {
+            document,
+            definitions: Vec::new(),
+            known: HashMap::new(),
+            names: HashMap::new(),
+            marks: HashMap::new(),
+            own_values: HashMap::new(),
+        }
     }
 
     fn marks(&mut self, pointer: &str) -> Marks {
@@ -194,10 +205,7 @@ impl<'d, 'a> Schemas<'d, 'a> {
         if form == Form::Polymorphic {
             base.push_str("_any");
         }
-        let name = (1..)
-            .map(|n| if n == 1 { base.clone() } else { format!("{base}_{n}") })
-            .find(|name| self.names.insert(format!("{direction:?} {name}")))
-            .unwrap_or(base);
+        let name = self.names.entry(direction).or_default().take(base);
         let definition = Definition { pointer: pointer.to_owned(), direction, form, name, converted: None };
         self.definitions.push(definition);
         let index = self.definitions.len() - 1;
@@ -235,7 +243,7 @@ impl<'d, 'a> Schemas<'d, 'a> {
         let Some(keywords) = schema.as_object() else {
             return if *schema == Value::Bool(false) { Value::Bool(false) } else { json!({}) };
         };
-        if place.depth > MAX_SCHEMA_DEPTH {
+        if place.depth > MAX_SCHEMA_DEPTH || !self.document.work.charge(1) {
             return json!({});
         }
         let mut result = Map::new();
@@ -340,9 +348,10 @@ impl<'d, 'a> Schemas<'d, 'a> {
 
     fn required(&mut self, names: &[Value], properties: Option<&Value>, direction: Direction) -> Vec<String> {
         let mut required: Vec<String> = Vec::new();
-        for name in names.iter().filter_map(Value::as_str) {
+        let mut seen: HashSet<&str> = HashSet::new();
+        for name in names.iter().filter_map(Value::as_str).filter(|name| seen.insert(name)) {
             let schema = properties.and_then(|it| it.get(name));
-            if !required.iter().any(|known| known == name) && !schema.is_some_and(|it| self.is_hidden(it, direction)) {
+            if !schema.is_some_and(|it| self.is_hidden(it, direction)) {
                 required.push(name.to_owned());
             }
         }
@@ -357,16 +366,16 @@ impl<'d, 'a> Schemas<'d, 'a> {
         references: &mut Vec<usize>,
     ) -> Vec<Value> {
         let property = discriminator.and_then(|it| it.get("propertyName")).and_then(Value::as_str);
-        let mapping = discriminator.and_then(|it| it.get("mapping")).and_then(Value::as_object);
+        let values = ValuesByTarget::new(discriminator.and_then(|it| it.get("mapping")).and_then(Value::as_object));
         let mut converted = Vec::with_capacity(branches.len());
         for branch in branches {
             let mut schema = self.schema(branch, place.inner(), references);
             let target = branch.get("$ref").and_then(Value::as_str);
             if let (Some(property), Some(target), Some(schema)) = (property, target, schema.as_object_mut())
-                && let Some(value) = discriminator_value(mapping, target)
-                && !self.contradicts(target, property, &value)
+                && let Some(value) = values.of(target)
+                && !self.contradicts(target, property, value)
             {
-                discriminate(schema, property, &value);
+                discriminate(schema, property, value);
             }
             converted.push(schema);
         }
@@ -375,18 +384,26 @@ impl<'d, 'a> Schemas<'d, 'a> {
 
     /// Whether an alternative gives the discriminator values of its own, and not this one. Documents without a mapping
     /// often mean the values that their schemas have, and not the names of the schemas.
-    fn contradicts(&self, target: &str, property: &str, value: &str) -> bool {
-        let Some(schema) = pointer(target).ok().and_then(|pointer| self.document.parse_at(&pointer)) else {
-            return false;
-        };
-        let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-        parts.chain([&schema]).any(|part| {
-            let Some(own) = part.get("properties").and_then(|it| it.get(property)) else { return false };
-            let own = self.document.follow(Rc::new(own.clone())).map(|(own, _)| own).unwrap_or_default();
-            let is_other = |it: &Value| it.as_str() != Some(value);
-            own.get("const").is_some_and(is_other)
-                || own.get("enum").and_then(Value::as_array).is_some_and(|values| values.iter().all(is_other))
+    fn contradicts(&mut self, target: &str, property: &str, value: &str) -> bool {
+        self.own_values(target, property).iter().any(|own| {
+            let values = own.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
+            self.document.work.charge(values) && excludes(own, value)
         })
+    }
+
+    /// What the parts of a referenced schema say about a property.
+    fn own_values(&mut self, target: &str, property: &str) -> Rc<[Rc<Value>]> {
+        let key = (target.to_owned(), property.to_owned());
+        if let Some(known) = self.own_values.get(&key) {
+            return Rc::clone(known);
+        }
+        let schema = pointer(target).ok().and_then(|pointer| self.document.parse_at(&pointer)).unwrap_or_default();
+        let parts = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        let own = parts.chain([&schema]).filter_map(|part| part.get("properties")?.get(property));
+        let own = own.map(|own| self.document.follow(Rc::new(own.clone())).map(|(own, _)| own).unwrap_or_default());
+        let own: Rc<[Rc<Value>]> = own.collect();
+        self.own_values.insert(key, Rc::clone(&own));
+        own
     }
 }
 
@@ -405,48 +422,12 @@ impl Place {
     }
 }
 
-/// The property and the mapping of a discriminator without alternatives.
-fn mapping(schema: &Value) -> Option<(&str, impl Iterator<Item = (&str, &str)>)> {
-    if schema.get("oneOf").is_some() || schema.get("anyOf").is_some() {
-        return None;
-    }
-    let discriminator = schema.get("discriminator")?;
-    let property = discriminator.get("propertyName")?.as_str()?;
-    let mapping = discriminator.get("mapping")?.as_object().filter(|mapping| !mapping.is_empty())?;
-    Some((property, mapping.iter().filter_map(|(value, target)| Some((value.as_str(), target.as_str()?)))))
-}
-
-/// A mapping names a definition or refers to one.
-fn reference_of(target: &str) -> String {
-    if target.contains(['#', '/']) { target.to_owned() } else { format!("#/components/schemas/{target}") }
-}
-
-/// The value of the discriminator for an alternative; none if several values lead to it.
-fn discriminator_value(mapping: Option<&Map<String, Value>>, target: &str) -> Option<String> {
-    let mapped = mapping.into_iter().flatten();
-    let mut values = mapped.filter(|(_, to)| to.as_str().is_some_and(|to| reference_of(to) == target));
-    match (values.next(), values.next()) {
-        (Some((value, _)), None) => Some(value.clone()),
-        (Some(_), Some(_)) => None,
-        (None, _) => Some(target.rsplit('/').next().unwrap_or_default().to_owned()),
-    }
-}
-
 /// Adds schemas that a value must fit too.
 fn add_all_of(result: &mut Map<String, Value>, parts: Vec<Value>) {
     match result.get_mut("allOf") {
         Some(Value::Array(known)) => known.extend(parts),
         _ => drop(result.insert("allOf".to_owned(), parts.into())),
     }
-}
-
-/// Ties a schema to one value of a discriminator.
-fn discriminate(schema: &mut Map<String, Value>, property: &str, value: &str) {
-    let properties = schema.entry("properties").or_insert_with(|| json!({}));
-    if let Some(properties) = properties.as_object_mut() {
-        properties.insert(property.to_owned(), json!({ "const": value }));
-    }
-    schema.insert("required".to_owned(), json!([property]));
 }
 
 /// The type without what is no type of JSON Schema.

@@ -12,8 +12,9 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::bounds::{MAX_ALTERNATIVES, MAX_SCHEME_BYTES, MAX_SCHEMES};
 use crate::document::{Document, Version};
 
 /// Where a credential goes.
@@ -87,8 +88,12 @@ impl Security {
 
     /// The alternatives of `security`, as a document writes them.
     pub(crate) fn requirement(value: &Value) -> Requirement {
-        let alternatives = value.as_array().into_iter().flatten().filter_map(Value::as_object);
-        alternatives.map(|needed| needed.keys().cloned().collect()).collect()
+        let alternatives = value.as_array().into_iter().flatten().take(MAX_ALTERNATIVES).filter_map(Value::as_object);
+        // Each operation has a copy of what the document says at its top.
+        let is_small = |needed: &&Map<String, Value>| {
+            needed.len() <= MAX_SCHEMES && needed.keys().all(|name| name.len() <= MAX_SCHEME_BYTES)
+        };
+        alternatives.filter(is_small).map(|needed| needed.keys().cloned().collect()).collect()
     }
 
     /// What a document asks for that has schemes and asks for none: what is configured, together; else any of them.

@@ -47,6 +47,8 @@ fn literal_secrets_of_other_clients_are_moved() {
     let servers = json!({
         "git": { "command": "true", "env": { "GITHUB_TOKEN": "canary-0123456789", "LEVEL": "information" } },
         "web": { "url": "https://web.example/mcp", "headers": { "Authorization": "Bearer canary-bearer-token" } },
+        "far": { "command": "true", "args": ["--api-key", "canary-of-option", "--header", "X-Token: canary-of-header"] },
+        "query": { "url": "https://query.example/mcp?key=canary-of-query&page=1" },
     });
     let file = user.file("elsewhere/mcp.json", &json!({ "mcpServers": servers }).to_string());
     let shown = user.run(&["import", &file, "--dry-run", "--move-secrets"]);
@@ -58,6 +60,9 @@ fn literal_secrets_of_other_clients_are_moved() {
         r#""GITHUB_TOKEN": "${keyring:git.GITHUB_TOKEN}""#,
         r#""LEVEL": "information""#,
         r#""Authorization": "Bearer ${keyring:web.Authorization}""#,
+        "${keyring:far.api-key}",
+        "X-Token: ${keyring:far.X-Token}",
+        "https://query.example/mcp?key=${keyring:query.key}&page=1",
     ] {
         assert!(config.contains(written), "{written}: {config}");
     }

@@ -1,7 +1,7 @@
 //! Documents and arguments that attack: a clear refusal, and nothing leaves its place.
 
 use serde_json::{Value, json};
-use toolgate_openapi::{Api, ApiCallError, ArgumentError, MAX_DOCUMENT_BYTES, MAX_OPERATIONS};
+use toolgate_openapi::{Api, ApiCallError, ArgumentError, LoadError, MAX_DOCUMENT_BYTES, MAX_OPERATIONS};
 use url::Url;
 
 use crate::{EVERYTHING, load, object, settings, tool};
@@ -92,6 +92,108 @@ fn a_reference_to_itself_is_a_sentence() {
     assert_eq!(api.operations().len(), 1);
     assert!(reasons[0].contains("leads to itself") && reasons[1].contains("leads to itself"), "{reasons:?}");
     assert!(reasons[2].contains("leads out of the document"), "{reasons:?}");
+}
+
+/// A document with one operation `x` that sends and answers a schema.
+fn with_schema(schema: &Value, schemas: &Value) -> String {
+    let content = json!({"application/json": {"schema": schema}});
+    let operation = json!({"operationId": "x", "requestBody": {"required": true, "content": content},
+        "responses": {"200": {"content": content}}});
+    let document =
+        json!({"openapi": "3.0.0", "paths": {"/x": {"post": operation}}, "components": {"schemas": schemas}});
+    document.to_string()
+}
+
+#[test]
+fn a_reference_of_very_many_steps_is_refused() {
+    let reference = json!({"$ref": format!("#{}", "/a".repeat(100_000))});
+    let api = load(&with_schema(&reference, &json!({"A": reference})));
+    assert_eq!(tool(&api, "x")["inputSchema"]["properties"], json!({"body": {}}));
+    let paths = json!({"/x": {"get": {"parameters": [reference]}}, "/y": reference, "/ok": {"get": {}}});
+    let api = load(&json!({"openapi": "3.0.0", "paths": paths}).to_string());
+    assert_eq!((api.operations().len(), api.skipped().len()), (1, 2));
+    for skipped in api.skipped() {
+        assert!(skipped.reason.contains("more than 64 steps") && skipped.reason.len() < 400, "{}", skipped.reason);
+    }
+}
+
+#[test]
+fn a_property_that_is_described_very_often_makes_no_deep_schema() {
+    let part = |n: usize| json!({"properties": {"a": {"type": "string", "minLength": n}}});
+    let all_of = |count: usize| json!({"allOf": (0..count).map(part).collect::<Vec<_>>()});
+    let api = load(&with_schema(&all_of(3), &json!({})));
+    let merged = &tool(&api, "x")["inputSchema"]["properties"]["a"];
+    assert_eq!(merged["allOf"].as_array().map(Vec::len), Some(3), "{merged}");
+    let api = load(&with_schema(&all_of(10_000), &json!({})));
+    assert!(tool(&api, "x")["inputSchema"]["properties"]["body"].is_object());
+}
+
+#[test]
+fn parts_that_multiply_are_looked_at_a_bounded_number_of_times() {
+    // Each schema is forty times the next: 40^6 parts within the depth that is looked at, and none says that it is an object.
+    let part = |n: usize| json!({"allOf": vec![json!({"$ref": format!("#/components/schemas/S{n}")}); 40]});
+    let mut schemas: serde_json::Map<String, Value> = (0..6).map(|n| (format!("S{n}"), part(n + 1))).collect();
+    schemas.insert("S6".to_owned(), json!({}));
+    let api = load(&with_schema(&part(0), &Value::Object(schemas)));
+    assert_eq!(tool(&api, "x")["outputSchema"]["x-fastmcp-wrap-result"], json!(true));
+}
+
+#[test]
+fn alternatives_of_one_large_schema_take_linear_time() {
+    let large = json!({"description": "d".repeat(1 << 20), "properties": {"kind": {"enum": ["a"]}}});
+    let reference = json!({"$ref": "#/components/schemas/Large"});
+    let mapping: serde_json::Map<String, Value> =
+        (0..5_000).map(|n| (format!("m{n}"), json!(format!("Other{n}")))).collect();
+    let discriminator = json!({"propertyName": "kind", "mapping": mapping});
+    let schema = json!({"type": "object", "properties": {"a": {"oneOf": vec![reference; 5_000], "discriminator": discriminator}}});
+    let api = load(&with_schema(&schema, &json!({"Large": large})));
+    let branches = tool(&api, "x")["inputSchema"]["properties"]["a"]["anyOf"].as_array().map(Vec::len);
+    assert_eq!(branches, Some(5_000));
+}
+
+#[test]
+fn definitions_of_one_name_take_linear_time() {
+    let schemas: serde_json::Map<String, Value> =
+        (0..20_000).map(|n| (format!("S{n}"), json!({"properties": {"a": {"type": "string"}}}))).collect();
+    let reference = |n: usize| json!({"$ref": format!("#/components/schemas/S{n}/properties/a")});
+    let schema = json!({"type": "array", "items": {"anyOf": (0..20_000).map(reference).collect::<Vec<_>>()}});
+    let api = load(&with_schema(&schema, &Value::Object(schemas)));
+    assert!(api.operations()[0].tool.get().contains("#/$defs/a_20000"));
+}
+
+#[test]
+fn what_operations_share_is_not_copied_without_end() {
+    let parameter = json!({"name": "p", "in": "query", "schema": {"enum": ["e".repeat(1 << 20)]}});
+    let paths: serde_json::Map<String, Value> = (0..1_000)
+        .map(|n| (format!("/p{n}"), json!({"get": {"parameters": [{"$ref": "#/components/parameters/P"}]}})))
+        .collect();
+    let document = json!({"openapi": "3.0.0", "paths": paths, "components": {"parameters": {"P": parameter}}});
+    let api = load(&document.to_string());
+    let bytes: usize = api.operations().iter().map(|it| it.tool.get().len()).sum();
+    assert!(bytes < 128 << 20, "{bytes}");
+    assert_eq!(api.operations().len() + api.skipped().len(), 1_000);
+    assert!(api.skipped().iter().all(|it| it.reason.contains("more work")), "{:?}", api.skipped()[0]);
+}
+
+#[test]
+fn reading_ends_when_it_is_cancelled() {
+    let paths: serde_json::Map<String, Value> = (0..1_000).map(|n| (format!("/p{n}"), json!({"get": {}}))).collect();
+    let document = json!({"openapi": "3.0.0", "paths": paths}).to_string();
+    let asked = std::cell::Cell::new(0_usize);
+    let cancelled = Api::load_until(&document, settings(&[]), || {
+        asked.set(asked.get() + 1);
+        asked.get() > 100
+    });
+    assert_eq!(cancelled.err(), Some(LoadError::Cancelled));
+    assert!(asked.get() < 200, "{}", asked.get());
+    // A single operation ends too: what it has left to convert is left out.
+    let many: serde_json::Map<String, Value> = (0..10_000).map(|n| (format!("p{n}"), json!({}))).collect();
+    asked.set(0);
+    let cancelled = Api::load_until(&with_schema(&json!({"properties": many}), &json!({})), settings(&[]), || {
+        asked.set(asked.get() + 1);
+        asked.get() > 100
+    });
+    assert_eq!(cancelled.err(), Some(LoadError::Cancelled));
 }
 
 #[test]
