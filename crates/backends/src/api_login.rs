@@ -2,7 +2,7 @@
 //!
 //! The API is loaded with a random text as the credential of the scheme. So [`toolgate_openapi`] decides where a credential
 //! goes, and what goes there is a token that is refreshed. A refused request was not executed and is sent once more with
-//! another token.
+//! another token; if that is refused as well, a login is needed.
 
 use std::sync::Arc;
 
@@ -66,7 +66,13 @@ impl ApiTransport for LoginTransport {
             let answer = inner.send(login.with_token(&request, sent.as_ref())).await?;
             let Some(challenge) = challenge_of(&answer) else { return Ok(answer) };
             match login.authorizer.after_refusal(sent.as_ref(), &challenge).await.map_err(refuse)? {
-                Retry::With(token) => inner.send(login.with_token(&request, Some(&token))).await,
+                Retry::With(token) => {
+                    let answer = inner.send(login.with_token(&request, Some(&token))).await?;
+                    match challenge_of(&answer) {
+                        Some(challenge) => Err(refuse(challenge.into_error())),
+                        None => Ok(answer),
+                    }
+                }
                 Retry::AfterLogin(error) => Err(refuse(error)),
             }
         })

@@ -42,6 +42,7 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.tools.query_tools", "`true`", Some("true")),
     ("toolgate.backends.NAME.start", "`toolgate.start`", Some("\"lazy\"")),
     ("toolgate.weather.enabled", "where egress or `base_url` allows it", None),
+    ("mcpServers.NAME.auth.issuer", "with `clientId`, the first that the server names", None),
     ("mcpServers.NAME.auth.grant", "`authorization_code`", None),
     ("mcpServers.NAME.auth.redirectPort", "any that is free", None),
     ("toolgate.mode", "`code`", Some("\"code\"")),

@@ -234,6 +234,7 @@ fn a_login_that_nobody_finishes_ends() {
     user.run(&["add", "notes", &server.url(), "--offline"]);
     let ended = user.run(&["login", "notes", "--timeout", "100ms"]);
     assert!(ended.code == 1 && ended.stderr.contains("the login was not finished within"), "{ended:?}");
+    assert!(ended.stderr.contains("`toolgate logout notes`"), "{ended:?}");
     let program = user.run(&["add", "local", "--", "true"]);
     assert_eq!(program.code, 0, "{program:?}");
     let refused = user.run(&["login", "local"]);
@@ -304,8 +305,8 @@ fn an_api_is_added_with_the_login_of_its_openid_metadata() {
     user.check_no_secret();
 }
 
-#[test]
-fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
+/// A user of an API whose login the configuration describes.
+fn user_of_pets() -> (User, Server) {
     let behaviour = Behaviour { described: Described::Configured, ..Default::default() };
     let (user, server) = (User::new(), Server::start(behaviour));
     let origin = server.fake.origin.clone();
@@ -325,6 +326,28 @@ fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
         "allowHosts": ["127.0.0.1"],
     });
     user.config(&json!({ "mcpServers": { "pets": api } }));
+    (user, server)
+}
+
+#[test]
+fn an_api_that_refuses_a_new_token_as_well_needs_another_login() {
+    let (user, server) = user_of_pets();
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    // The token has ended, and the next one does not cover the call.
+    server.fake.revoke_access();
+    let refused = user.run(&["call", "pets.addPet"]);
+    assert!(refused.code == 1 && refused.stderr.contains("toolgate login pets --scope write"), "{refused:?}");
+    assert_eq!(server.fake.refreshes(), 1);
+    server.fake.behaviour.lock().unwrap().fault = Fault::RefusedTokens;
+    let refused = user.run(&["call", "pets.listPets"]);
+    assert!(refused.code == 1 && refused.stderr.contains("toolgate login pets"), "{refused:?}");
+    assert_eq!(server.fake.refreshes(), 2);
+    user.check_no_secret();
+}
+
+#[test]
+fn an_api_behind_oauth_is_called_with_the_token_of_a_login() {
+    let (user, server) = user_of_pets();
     let refused = user.run(&["call", "pets.listPets"]);
     assert!(refused.code == 1 && refused.stderr.contains("toolgate login pets"), "{refused:?}");
     assert_eq!(user.log_in(&["login", "pets"]).code, 0);

@@ -14,7 +14,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
-use crate::user::{Running, User};
+use crate::fake::Behaviour;
+use crate::user::{Running, Server, User, wait_for};
 
 const AUDIENCE: &str = "https://tools.example.com/mcp";
 
@@ -78,13 +79,18 @@ fn signed(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
 
 /// A gateway over HTTP with the demo server behind it.
 fn serve(user: &User, issuer: &Issuer, scopes: Value) -> (Running, String) {
-    let oauth = json!({ "issuer": issuer.origin, "audience": AUDIENCE, "scopes": scopes });
     let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
-    user.config(&json!({ "mcpServers": { "demo": demo }, "toolgate": { "http": { "oauth": oauth } } }));
+    serve_servers(user, issuer, scopes, &json!({ "demo": demo }))
+}
+
+/// A gateway over HTTP with these servers behind it.
+fn serve_servers(user: &User, issuer: &Issuer, scopes: Value, servers: &Value) -> (Running, String) {
+    let oauth = json!({ "issuer": issuer.origin, "audience": AUDIENCE, "scopes": scopes });
+    user.config(&json!({ "mcpServers": servers, "toolgate": { "http": { "oauth": oauth } } }));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let gateway = user.start(&["serve", "--http", &address]);
-    crate::user::wait_for(|| TcpStream::connect(&address).is_ok());
+    wait_for(|| TcpStream::connect(&address).is_ok());
     (gateway, address)
 }
 
@@ -203,5 +209,37 @@ fn no_other_token_opens_anything() {
     }
     assert!(issuer.fetches.load(Ordering::Relaxed) <= 2, "{:?}", issuer.fetches);
     assert_eq!(run(&address, Some(&good), "return 1").0, 200);
+    drop(gateway);
+}
+
+#[test]
+fn the_token_of_a_caller_reaches_no_server_behind_the_gateway() {
+    let (user, issuer, server) = (User::new(), Issuer::start(), Server::start(Behaviour::default()));
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": "pets", "version": "1" },
+        "paths": { "/pets": { "get": { "operationId": "listPets", "responses": {} } } },
+    });
+    let document = user.file("pets.json", &document.to_string());
+    let base = format!("{}/v1", server.fake.origin);
+    let servers = json!({
+        "notes": { "url": server.url() },
+        "pets": { "type": "openapi", "spec": document, "base": base, "allowHosts": ["127.0.0.1"] },
+    });
+    user.config(&json!({ "mcpServers": servers }));
+    assert_eq!(user.log_in(&["login", "notes"]).code, 0);
+    let (gateway, address) = serve_servers(&user, &issuer, json!({}), &servers);
+    let token = issuer.token(&issuer.claims(""));
+    let read = |code: &str| run(&address, Some(&token), code).2.to_string();
+    wait_for(|| read("return await notes.read({})").contains("done"));
+    wait_for(|| read("try { return await pets.listPets({}) } catch (e) { return e.message }").contains("no token"));
+    // The same in a program that an interpreter runs.
+    assert!(read("const all = []; for (const n of [1]) all.push(await notes.read({})); return all").contains("done"));
+    let seen = server.fake.seen.lock().unwrap();
+    let own = |header: &&String| header.starts_with("authorization: Bearer canary-access-");
+    assert!(seen.headers.iter().filter(own).count() >= 2, "{:?}", seen.headers);
+    let others = seen.headers.iter().filter(|header| header.starts_with("authorization:") && !own(header)).count();
+    assert_eq!(others, 0, "{:?}", seen.headers);
+    assert!(!seen.headers.iter().any(|header| header.contains(&token)), "{:?}", seen.headers);
+    drop(seen);
     drop(gateway);
 }

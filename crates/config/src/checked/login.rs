@@ -16,6 +16,8 @@ pub struct LoginSettings {
     pub client_secret: Option<Secret>,
     /// The URL of a document that describes this client.
     pub client_metadata: Option<Endpoint>,
+    /// The only issuer that this client logs in at.
+    pub issuer: Option<Endpoint>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
     /// The port that the browser comes back to.
@@ -35,6 +37,7 @@ impl Default for LoginSettings {
             client_id: None,
             client_secret: None,
             client_metadata: None,
+            issuer: None,
             scopes: Vec::new(),
             redirect_port: None,
             authorization_url: None,
@@ -69,6 +72,7 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Login, place: &Locatio
         client_id: checker.get(&raw.client_id),
         client_secret: client_secret.map(Secret::new),
         client_metadata: checker.get(&raw.client_metadata),
+        issuer: checker.get(&raw.issuer),
         scopes: checker.list(&raw.scopes).unwrap_or_default(),
         redirect_port: checker.count(&raw.redirect_port, 1..=65_535).and_then(|port| u16::try_from(port).ok()),
         authorization_url: checker.get(&raw.authorization_url),
@@ -84,6 +88,9 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Login, place: &Locatio
     }
     if let (Some(page), None) = (&raw.authorization_url, &raw.token_url) {
         checker.wrong(&page.place, "has no use without a token URL", "add \"tokenUrl\"");
+    }
+    if let (Some(issuer), Some(_)) = (&raw.issuer, &raw.token_url) {
+        checker.wrong(&issuer.place, "has no use beside a token URL", "remove \"issuer\" or \"tokenUrl\"");
     }
     if let (Some(url), None, LoginGrant::AuthorizationCode) = (&raw.token_url, &raw.authorization_url, grant) {
         checker.wrong(&url.place, "a person needs a page to log in", "add \"authorizationUrl\"");

@@ -16,6 +16,8 @@ section! {
         client_secret = "clientSecret": RawText<String>,
         /// The HTTPS URL of a document that describes this client, for authorization servers that read such.
         client_metadata = "clientMetadata": RawText<Endpoint>,
+        /// The only issuer that this client logs in at, as its metadata names it. Credentials are sent to no other, whatever the server names.
+        issuer: RawText<Endpoint>,
         /// Who logs in: a person with a browser (authorization_code), or the client itself (client_credentials).
         grant: RawText<LoginGrant>,
         /// Scopes to ask for besides those that the server names.

@@ -119,6 +119,12 @@ fn an_api_must_have_a_document_and_a_base() {
         (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "auth": {{"k": "a\nb"}}}}"#), "control characters"),
         (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "allowHosts": ["a b"]}}"#), "must be a host"),
         (r#"{"url": "https://a.example/mcp", "auth": {"allowHosts": ["a b"]}}"#.to_owned(), "must be a host"),
+        (r#"{"url": "https://a.example/mcp", "auth": {"issuer": "as.example"}}"#.to_owned(), "must be a URL"),
+        (
+            r#"{"url": "https://a.example/mcp", "auth": {"issuer": "https://b.example", "tokenUrl": "https://b.example/t", "authorizationUrl": "https://b.example/a"}}"#
+                .to_owned(),
+            "has no use beside a token URL",
+        ),
     ] {
         let found = read_server(&server);
         assert!(found.contains(expected), "{server}: {found}");

@@ -105,8 +105,10 @@ fn login_spec(name: &str, url: &Url, login: &LoginSettings, settings: &Settings)
         },
         client: ClientRegistration { preregistered, metadata_document },
         scopes: login.scopes.clone(),
+        issuer: login.issuer.as_ref().map(|issuer| issuer.url().to_string()),
         endpoints,
         allow_hosts: login.allow_hosts.iter().map(allowed).collect(),
+        logout_command: format!("toolgate logout {}", quoted(name)),
     };
     let preference = match settings.logins.place {
         SecretPlace::Auto => Preference::Auto,

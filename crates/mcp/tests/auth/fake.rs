@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
 use base64::Engine;
 use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore};
 
 /// How the authorization server is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,14 @@ pub(crate) enum Fault {
     BrokenToken,
     /// The token endpoint never answers.
     SlowToken,
+    /// The token endpoint redirects.
+    RedirectedToken,
+    /// A refresh is answered once the test permits it.
+    HeldRefresh,
+    /// No client is known to the token endpoint.
+    ForgottenClients,
+    /// The API refuses every token.
+    RefusedTokens,
     MetadataOfAnotherResource,
     MetadataOfAnotherIssuer,
     MetadataElsewhere,
@@ -75,6 +84,8 @@ pub(crate) struct Behaviour {
     pub(crate) auth_methods: &'static [&'static str],
     /// Whether an account is told with the tokens.
     pub(crate) tells_account: bool,
+    /// The issuer that the resource names in place of this one.
+    pub(crate) other_issuer: Option<String>,
 }
 
 impl Default for Behaviour {
@@ -91,6 +102,7 @@ impl Default for Behaviour {
             revokes: false,
             auth_methods: &[],
             tells_account: false,
+            other_issuer: None,
         }
     }
 }
@@ -100,6 +112,10 @@ impl Default for Behaviour {
 pub(crate) struct Seen {
     /// The client ids of authorizations.
     pub(crate) clients: Vec<String>,
+    /// Requests that came to the token endpoint, answered or not.
+    pub(crate) token_arrivals: usize,
+    /// The headers that came to the resource and to the API.
+    pub(crate) headers: Vec<String>,
     /// The form of every token request.
     pub(crate) token_requests: Vec<BTreeMap<String, String>>,
     /// The redirect URIs of registrations.
@@ -122,13 +138,23 @@ pub(crate) struct Fake {
     pub(crate) origin: String,
     pub(crate) behaviour: Mutex<Behaviour>,
     pub(crate) seen: Mutex<Seen>,
+    /// A refresh that is held has come.
+    pub(crate) refresh_came: Notify,
+    /// Lets one refresh that is held go on.
+    pub(crate) refresh_permits: Semaphore,
 }
 
 impl Fake {
     pub(crate) async fn start(behaviour: Behaviour) -> Arc<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
-        let fake = Arc::new(Self { origin, behaviour: Mutex::new(behaviour), seen: Mutex::default() });
+        let fake = Arc::new(Self {
+            origin,
+            behaviour: Mutex::new(behaviour),
+            seen: Mutex::default(),
+            refresh_came: Notify::new(),
+            refresh_permits: Semaphore::new(0),
+        });
         let router = Router::new()
             .route("/mcp", any(resource))
             .route("/v1/pets", any(api))
@@ -163,6 +189,12 @@ impl Fake {
     pub(crate) fn refreshes(&self) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.token_requests.iter().filter(|form| form["grant_type"] == "refresh_token").count()
+    }
+
+    fn see(&self, headers: &HeaderMap) {
+        let shown =
+            headers.iter().map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())));
+        self.seen.lock().unwrap().headers.extend(shown);
     }
 
     fn issue(&self, scopes: Vec<String>) -> Value {
@@ -205,7 +237,7 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
             };
             let issuer = match behaviour.fault {
                 Fault::MetadataElsewhere => "http://169.254.169.254/latest".to_owned(),
-                _ => origin.clone(),
+                _ => behaviour.other_issuer.clone().unwrap_or_else(|| origin.clone()),
             };
             let scopes = ["read"];
             return axum::Json(
@@ -304,9 +336,11 @@ fn assert_resource(fake: &Fake, named: Option<&String>) {
 
 /// An HTTP API: `GET` needs a token, other methods the scope `write`.
 async fn api(State(fake): Shared, method: axum::http::Method, headers: HeaderMap) -> Response {
+    fake.see(&headers);
     let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let scopes = sent.and_then(|token| fake.seen.lock().unwrap().tokens.get(token).cloned());
-    let Some(scopes) = scopes else {
+    let accepted = scopes.filter(|_| fake.behaviour().fault != Fault::RefusedTokens);
+    let Some(scopes) = accepted else {
         return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "message": "no token" }))).into_response();
     };
     if method != axum::http::Method::GET && !scopes.iter().any(|scope| scope == "write") {
@@ -317,6 +351,7 @@ async fn api(State(fake): Shared, method: axum::http::Method, headers: HeaderMap
 }
 
 async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    fake.seen.lock().unwrap().token_arrivals += 1;
     let mut form: BTreeMap<String, String> = String::from_utf8(body.to_vec())
         .unwrap()
         .split('&')
@@ -330,6 +365,14 @@ async fn token(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response
     match fake.behaviour().fault {
         Fault::BrokenToken => return (StatusCode::BAD_GATEWAY, "<html>canary-proxy</html>").into_response(),
         Fault::SlowToken => std::future::pending().await,
+        Fault::RedirectedToken => return Redirect::temporary("/elsewhere").into_response(),
+        Fault::HeldRefresh if form["grant_type"] == "refresh_token" => {
+            fake.refresh_came.notify_one();
+            fake.refresh_permits.acquire().await.unwrap().forget();
+        }
+        Fault::ForgottenClients => {
+            return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "error": "invalid_client" }))).into_response();
+        }
         _ => {}
     }
     let refused = |code: &str| (StatusCode::BAD_REQUEST, axum::Json(json!({ "error": code }))).into_response();
@@ -376,6 +419,7 @@ fn s256(verifier: &str) -> String {
 
 /// A small MCP server: `tools/call` of `write` needs the scope `write`.
 async fn resource(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    fake.see(&headers);
     let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let scopes = sent.and_then(|token| fake.seen.lock().unwrap().tokens.get(token).cloned());
     {

@@ -241,7 +241,7 @@ async fn wait(
     let shutdown = service.shutdown().begin.clone();
     let outcome = tokio::select! {
         outcome = finish(&target, &listener, pending) => outcome,
-        () = tokio::time::sleep(LOGIN_TIMEOUT) => Err(AuthError::TimedOut { after: LOGIN_TIMEOUT }),
+        () = tokio::time::sleep(LOGIN_TIMEOUT) => Err(target.authorizer.timed_out(LOGIN_TIMEOUT)),
         () = shutdown.cancelled() => return,
     };
     service.browser_logins().ended(&name, &outcome);

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use toolgate_config::Checked;
 use toolgate_gateway::runtime::{LoginNeed, LoginTarget, LoginTargetError};
-use toolgate_mcp::client::auth::{AuthError, AuthorizationResponse, Grant, LoginStatus, PendingLogin};
+use toolgate_mcp::client::auth::{AuthorizationResponse, Grant, LoginStatus, PendingLogin};
 
 use super::super::servers::configuration;
 use super::super::{Exit, Usage};
@@ -144,7 +144,7 @@ async fn with_browser(target: &LoginTarget, manner: &Manner<'_>) -> anyhow::Resu
         response = listener.response_to(&pending) => response.context("the browser can't be received")?,
         response = pasted(&pending) => response,
         () = tokio::time::sleep(manner.timeout) => {
-            return Err(AuthError::TimedOut { after: manner.timeout }.into());
+            return Err(target.authorizer.timed_out(manner.timeout).into());
         }
     };
     Ok(target.authorizer.finish_login(pending, &response).await?)

@@ -1,23 +1,28 @@
 //! The tokens of one server: used, refreshed ahead of time and once, asked for again when the server refuses.
 //!
 //! One refresh at a time in this process, and one among all processes that share a store: whoever waited finds the new
-//! tokens there. What another process changes in the store counts from the next request on. A refused refresh ends the
-//! login. No request of the server is made here.
+//! tokens there. A login and a logout wait for a refresh as well. What another process changes in the store counts from the
+//! next request on. A refused refresh ends the login. No request of the server is made here.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use reqwest::Url;
 use tokio::sync::Mutex;
 
 use super::allowed_hosts::AllowedHosts;
 use super::challenge::Challenge;
+use super::issuer_binding;
 use super::login::{AuthorizationResponse, PendingLogin};
 use super::metadata::{self, Discovered, Endpoints};
 use super::registration::{self, ClientRegistration, RegisteredClient};
-use super::store::{Login, LoginVersion, StoreError, TokenStore};
+use super::store::{Login, LoginVersion, StoreError, StoreLock, TokenStore};
 use super::token::{TokenRequest, Tokens, now};
 use super::transport::{AddressRule, AuthTransport};
 use super::{AuthError, SecretText};
+
+/// How long an issuer that cannot be reached is not asked again for a token in place of one that is still valid.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 
 /// How a login comes about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,10 +45,14 @@ pub struct AuthSettings {
     pub client: ClientRegistration,
     /// Scopes to ask for besides those that the server names.
     pub scopes: Vec<String>,
+    /// The only issuer that this client logs in at; without it, a registered client belongs to the first one.
+    pub issuer: Option<String>,
     /// Where tokens are issued, for a server that has no metadata.
     pub endpoints: Option<Endpoints>,
     /// Hosts and networks that the login may lead to although they are not public: names, `*.NAME`, addresses, networks.
     pub allow_hosts: Vec<String>,
+    /// The command that forgets the login, for messages.
+    pub logout_command: String,
 }
 
 /// Whether there is a login.
@@ -101,6 +110,15 @@ struct Known {
     resource_metadata: Option<String>,
     /// The scopes that the server asked for last.
     challenged: Vec<String>,
+    /// When the issuer was last found not to answer a refresh.
+    renewal_failed: Option<Instant>,
+}
+
+impl Known {
+    /// Whether the issuer did not answer a refresh a moment ago.
+    fn has_just_failed(&self) -> bool {
+        self.renewal_failed.is_some_and(|at| at.elapsed() < RENEWAL_PAUSE)
+    }
 }
 
 impl Authorizer {
@@ -129,10 +147,17 @@ impl Authorizer {
         if !tokens.is_due(now()) || !is_renewable {
             return Ok(Some(tokens.access));
         }
+        // Each request would wait for the issuer in turn.
+        if known.has_just_failed() && !tokens.is_expired(now()) {
+            return Ok(Some(tokens.access));
+        }
         match self.renew(&mut known, &tokens.access).await {
             Ok(token) => Ok(token),
             // It may still be good for a moment, or the server's clock is another.
-            Err(AuthError::Unreachable { .. }) => Ok(Some(tokens.access)),
+            Err(AuthError::Unreachable { .. }) => {
+                known.renewal_failed = Some(Instant::now());
+                Ok(Some(tokens.access))
+            }
             Err(_) if !tokens.is_expired(now()) => Ok(Some(tokens.access)),
             Err(error) => Err(error),
         }
@@ -210,8 +235,14 @@ impl Authorizer {
         let code = pending.accept(response)?;
         let PendingLogin { verifier, redirect_uri, scopes, client, discovered, .. } = pending;
         let request = self.token_request(&discovered, &client);
-        let (tokens, account) = request.for_code(&code, &verifier, &redirect_uri, &scopes).await?;
+        let exchanged = request.for_code(&code, &verifier, &redirect_uri, &scopes).await;
         let mut known = self.turn.lock().await;
+        // A refresh of the former login must not replace what is kept here.
+        let _lock = self.lock_store().await?;
+        if exchanged.as_ref().is_err_and(AuthError::is_unknown_client) {
+            self.forget_client(&mut known, &client).await?;
+        }
+        let (tokens, account) = exchanged?;
         let (issuer, resource) = (discovered.issuer.issuer.clone(), discovered.resource.clone());
         let login = Login { issuer, resource, client, account, tokens: Some(tokens) };
         self.keep(&mut known, &login).await?;
@@ -230,13 +261,13 @@ impl Authorizer {
     /// Forgets the login, and tells the issuer so where it wants to know.
     pub async fn log_out(&self) -> Result<(), AuthError> {
         let mut known = self.turn.lock().await;
+        // A refresh that is under way would keep its tokens afterwards.
+        let _lock = self.lock_store().await?;
         if let Ok(Some(login)) = self.login(&mut known).await {
             // It is forgotten here whatever the issuer says.
             let _ = self.revoke(&mut known, &login).await;
         }
-        known.login = None;
-        known.version = LoginVersion::Unknown;
-        self.with_store(|store, name| store.remove(name)).await
+        self.forget(&mut known).await
     }
 
     async fn revoke(&self, known: &mut Known, login: &Login) -> Result<(), AuthError> {
@@ -272,6 +303,11 @@ impl Authorizer {
         self.settings.grant
     }
 
+    /// The failure of a login that was not finished within this time.
+    pub fn timed_out(&self, after: Duration) -> AuthError {
+        AuthError::TimedOut { after, logout: self.settings.logout_command.clone() }
+    }
+
     /// The scopes to ask for: those of the configuration, of the last challenge or else of the metadata, those of a login
     /// that is to be widened, and leave to refresh where the issuer knows that.
     fn scopes(&self, known: &Known) -> Vec<String> {
@@ -303,7 +339,7 @@ impl Authorizer {
         known: &mut Known,
         stale: Option<&SecretText>,
     ) -> Result<Option<SecretText>, AuthError> {
-        let _lock = self.with_store(|store, name| store.lock(name)).await?;
+        let _lock = self.lock_store().await?;
         if let Some(tokens) = self.tokens(known).await?.filter(|tokens| stale != Some(&tokens.access)) {
             return Ok(Some(tokens.access));
         }
@@ -316,16 +352,29 @@ impl Authorizer {
         let issuer = &discovered.issuer.issuer;
         let no_client = || AuthError::NoClient { issuer: issuer.clone(), redirect_uri: "(none needed)".to_owned() };
         let client = self.settings.client.preregistered.clone().ok_or_else(no_client)?;
-        let tokens = self.token_request(&discovered, &client).for_client(&self.scopes(known)).await?;
-        let access = tokens.access.clone();
         let (issuer, resource) = (issuer.clone(), discovered.resource.clone());
-        self.keep(known, &Login { issuer, resource, client, account: None, tokens: Some(tokens) }).await?;
+        let login = Login { issuer, resource, client, account: None, tokens: None };
+        self.bind(known, &login).await?;
+        let tokens = self.token_request(&discovered, &login.client).for_client(&self.scopes(known)).await?;
+        let access = tokens.access.clone();
+        self.keep(known, &Login { tokens: Some(tokens), ..login }).await?;
         Ok(access)
+    }
+
+    /// Keeps which issuer a client belongs to, before that issuer gets its secret. Called with the lock of the store.
+    async fn bind(&self, known: &mut Known, login: &Login) -> Result<(), AuthError> {
+        let is_bound = |former: Login| {
+            former.client.id == login.client.id && issuer_binding::is_same(&former.issuer, &login.issuer)
+        };
+        match self.login(known).await?.is_some_and(is_bound) {
+            true => Ok(()),
+            false => self.keep(known, login).await,
+        }
     }
 
     /// A new token in place of `stale`; none if the login ended.
     async fn renew(&self, known: &mut Known, stale: &SecretText) -> Result<Option<SecretText>, AuthError> {
-        let _lock = self.with_store(|store, name| store.lock(name)).await?;
+        let _lock = self.lock_store().await?;
         // Another process may have refreshed it while this one waited.
         let Some(mut login) = self.login(known).await? else { return Ok(None) };
         let Some(tokens) = login.tokens.take() else { return Ok(None) };
@@ -347,12 +396,34 @@ impl Authorizer {
                 self.keep(known, &Login { tokens: Some(renewed), ..login }).await?;
                 Ok(Some(access))
             }
-            Err(AuthError::Refused { code, .. }) if code == "invalid_grant" || code == "invalid_client" => {
-                self.forget_tokens(known, login).await?;
-                Ok(None)
+            Err(error) if error.is_unknown_client() && !self.is_preregistered(&login.client) => {
+                self.forget(known).await.map(|()| None)
+            }
+            Err(error) if error.is_unknown_client() || error.is_ended_grant() => {
+                self.forget_tokens(known, login).await.map(|()| None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn is_preregistered(&self, client: &RegisteredClient) -> bool {
+        self.settings.client.preregistered.as_ref().is_some_and(|own| own.id == client.id)
+    }
+
+    /// Forgets a client that its issuer does not know any more, so that the next login registers another one; not the
+    /// user's own, nor one that another process registered meanwhile. Called with the lock of the store.
+    async fn forget_client(&self, known: &mut Known, client: &RegisteredClient) -> Result<(), AuthError> {
+        let is_kept = self.login(known).await?.is_some_and(|login| login.client.id == client.id);
+        match is_kept && !self.is_preregistered(client) {
+            true => self.forget(known).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn forget(&self, known: &mut Known) -> Result<(), AuthError> {
+        known.login = None;
+        known.version = LoginVersion::Unknown;
+        self.with_store(|store, name| store.remove(name)).await
     }
 
     async fn forget_tokens(&self, known: &mut Known, login: Login) -> Result<(), AuthError> {
@@ -381,22 +452,32 @@ impl Authorizer {
     async fn keep(&self, known: &mut Known, login: &Login) -> Result<(), AuthError> {
         // Read again before the next use: another process may change it right after.
         known.version = LoginVersion::Unknown;
+        known.renewal_failed = None;
         let login = login.clone();
         self.with_store(move |store, name| store.save(name, &login)).await
     }
 
+    /// Who issues tokens for the server, if the credentials of this client may be sent there.
     async fn discovered(&self, known: &mut Known) -> Result<Discovered, AuthError> {
-        if let Some(discovered) = &known.discovered {
-            return Ok(discovered.clone());
-        }
-        let found = match &self.settings.endpoints {
-            Some(endpoints) => metadata::configured(&self.transport, &self.server, endpoints)?,
-            None => {
-                let named = known.resource_metadata.as_deref();
-                metadata::discover(&self.transport, &self.server, named).await?
-            }
+        let found = match known.discovered.take() {
+            Some(found) => found,
+            None => self.discover(known.resource_metadata.as_deref()).await?,
         };
+        let login = self.login(known).await?;
+        issuer_binding::check(&self.settings, &found.issuer.issuer, login.as_ref())?;
         Ok(known.discovered.insert(found).clone())
+    }
+
+    async fn discover(&self, named: Option<&str>) -> Result<Discovered, AuthError> {
+        match &self.settings.endpoints {
+            Some(endpoints) => metadata::configured(&self.transport, &self.server, endpoints),
+            None => metadata::discover(&self.transport, &self.server, named).await,
+        }
+    }
+
+    /// Waits until no other process refreshes or changes the login.
+    async fn lock_store(&self) -> Result<StoreLock, AuthError> {
+        self.with_store(|store, name| store.lock(name)).await
     }
 
     /// Uses the store on a thread that may block.

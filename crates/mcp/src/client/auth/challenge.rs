@@ -2,6 +2,8 @@
 //!
 //! Parsing only; a header of another scheme or without sense is an empty challenge.
 
+use super::AuthError;
+
 /// The most scopes of one challenge.
 const MAX_SCOPES: usize = 100;
 /// The longest header that is looked at, in bytes.
@@ -47,6 +49,14 @@ impl Challenge {
     /// Whether the token is valid but does not cover the request.
     pub fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
+    }
+
+    /// What a request lacks that was refused again with a new token: a login, or one for more.
+    pub fn into_error(self) -> AuthError {
+        match self.is_insufficient_scope() {
+            true => AuthError::ScopesRequired { scopes: self.scopes },
+            false => AuthError::LoginRequired { scopes: self.scopes },
+        }
     }
 }
 

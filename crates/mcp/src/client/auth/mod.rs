@@ -8,7 +8,7 @@
 //! # Layout
 //! - `challenge`: the `WWW-Authenticate` header of a refusal
 //! - `transport`: bounded requests to addresses that a server may name; `allowed_hosts`: those that the configuration adds; `metadata`: the documents, and where they are
-//! - `registration`: which client this is at an authorization server
+//! - `registration`: which client this is at an authorization server; `issuer_binding`: which one may have its credentials
 //! - `login`: one login, from the URL for the browser to the code; `redirect`: receives the browser on this machine
 //! - `token`: requests for tokens
 //! - `store`: where logins are kept; [`Authorizer`]: all of it for one server
@@ -18,6 +18,7 @@
 mod allowed_hosts;
 mod authorizer;
 mod challenge;
+mod issuer_binding;
 mod login;
 mod metadata;
 mod redirect;
@@ -111,6 +112,19 @@ pub enum AuthError {
         /// The issuer that answered, or nothing.
         found: String,
     },
+    /// The server names another issuer than the one that the credentials of this client belong to.
+    #[error(
+        "the server names the issuer {found}, but the login belongs to {expected}: nothing was sent to {found}; if it is \
+         meant, set `issuer` of the server's `auth` to it, or run `{logout}` where that is not set"
+    )]
+    OtherIssuer {
+        /// The issuer of the configuration, or the one that the client was first used at.
+        expected: String,
+        /// The issuer that the server names now.
+        found: String,
+        /// The command that forgets the login.
+        logout: String,
+    },
     /// The redirect belongs to another login.
     #[error("the redirect does not belong to this login")]
     WrongState,
@@ -154,10 +168,15 @@ pub enum AuthError {
         scopes: Vec<String>,
     },
     /// Nobody logged in within the time.
-    #[error("the login was not finished within {} s", .after.as_secs())]
+    #[error(
+        "the login was not finished within {} s; if its page refused the client, run `{logout}` and log in again",
+        .after.as_secs()
+    )]
     TimedOut {
         /// The time.
         after: std::time::Duration,
+        /// The command that forgets the login, and with it the client that was registered for it.
+        logout: String,
     },
     /// Logins cannot be read or kept.
     #[error(transparent)]
@@ -165,6 +184,18 @@ pub enum AuthError {
     /// The system has no random bytes.
     #[error("the system has no random bytes")]
     NoRandomness,
+}
+
+impl AuthError {
+    /// Whether the authorization server does not know the client, or not by this secret.
+    fn is_unknown_client(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "invalid_client")
+    }
+
+    /// Whether the authorization server does not take the refresh token or the code any more.
+    fn is_ended_grant(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "invalid_grant")
+    }
 }
 
 /// Random text that cannot be guessed, safe in URLs.

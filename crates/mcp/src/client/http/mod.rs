@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use self::body::{Reading, Stream};
 use crate::buffer::process_budget;
-use crate::client::auth::{AuthError, Authorizer, Challenge, Retry, SecretText};
+use crate::client::auth::{Authorizer, Challenge, Retry, SecretText};
 use crate::client::inbox::Inbox;
 use crate::client::redact::Redactor;
 use crate::json_text::JsonText;
@@ -188,12 +188,10 @@ impl HttpLink {
                     return Err(LinkError::Protocol("a request can't be repeated".to_owned()));
                 };
                 let response = with_token(again, Some(&token)).send().await.map_err(unreachable)?;
-                let Some(challenge) = challenge_of(&response) else { return Ok(response) };
-                let (more, scopes) = (challenge.is_insufficient_scope(), challenge.scopes);
-                Err(LinkError::Auth(match more {
-                    true => AuthError::ScopesRequired { scopes },
-                    false => AuthError::LoginRequired { scopes },
-                }))
+                match challenge_of(&response) {
+                    Some(challenge) => Err(LinkError::Auth(challenge.into_error())),
+                    None => Ok(response),
+                }
             }
         }
     }
