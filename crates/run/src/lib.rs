@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_catalog::{Backend, BackendState, Catalog, ToolRef};
 use toolgate_engine::Engine;
 use toolgate_functions::{CallContext, FunctionAnswer, FunctionError, Registry};
-use toolgate_output::results::{Kept, Kind, ResultStore};
+use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
 use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
@@ -338,26 +338,10 @@ impl Runner {
         settings: &OutputSettings,
         intent: Option<&str>,
     ) -> Option<Response> {
-        self.shape_as(run, None, caller, settings, intent)
-    }
-
-    /// The same where another JSON text is shown in place of the value, such as one that names its pictures. The value
-    /// itself is kept.
-    pub fn shape_as(
-        &self,
-        run: &RunReport,
-        shown: Option<&str>,
-        caller: &CallerScope,
-        settings: &OutputSettings,
-        intent: Option<&str>,
-    ) -> Option<Response> {
         let value = run.report.value().ok()?.get();
         let results = self.results(caller);
-        let mut keep = |kept: Kept<'_>| {
-            let whole = if shown.is_some() { Kept { kind: Kind::Json, text: value.into() } } else { kept };
-            results.as_ref().and_then(|results| results.keep(whole))
-        };
-        let response = toolgate_output::shape(shown.unwrap_or(value), settings, intent, &mut keep);
+        let mut keep = |kept: Kept<'_>| results.as_ref().and_then(|results| results.keep(kept));
+        let response = toolgate_output::shape(value, settings, intent, &mut keep);
         let transfer =
             Transfer { processed: response.bytes_processed as u64, returned: response.bytes_returned as u64 };
         self.history.shaped(&run.id, transfer);

@@ -72,10 +72,12 @@ pub struct Checked {
 }
 
 /// A server that needs configuration: a variable or a secret is not set, a file is missing, or the URL is invalid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Incomplete {
     /// What is wrong; at least one.
     pub problems: Vec<Problem>,
+    /// What can be told of how to start or connect to it, without the values that cannot be read.
+    pub transport: Option<BackendTransport>,
 }
 
 impl Incomplete {
@@ -326,7 +328,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let Findings { mut problems, files, secrets } = checker.finish();
     problems.sort_by_key(|problem| problem.position);
     let Servers { mut backends, disabled, names, commanded } = servers;
-    let (incomplete, problems) = by_server(problems, &names);
+    let (mut incomplete, problems) = by_server(problems, &names);
     if problems.iter().any(|problem| problem.severity == ProblemSeverity::Error) {
         // Whoever repairs the file wants to see all of it.
         let own = incomplete.into_values().flat_map(|server| server.problems);
@@ -334,7 +336,9 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         all.sort_by_key(|problem| problem.position);
         return Err(all);
     }
-    backends.retain(|name, _| !incomplete.contains_key(name));
+    for (name, server) in &mut incomplete {
+        server.transport = backends.remove(name).map(|backend| backend.transport);
+    }
     // A disabled server is not looked into.
     let incomplete = incomplete.into_iter().filter(|(name, _)| !disabled.contains(name)).collect();
     let file = raw.source.file().to_owned();
@@ -358,7 +362,8 @@ fn by_server(
         let server = paths.iter().find(|(path, _)| problem.severity == ProblemSeverity::Error && inside(path));
         match server {
             Some((_, name)) => {
-                let server = own.entry((*name).clone()).or_insert_with(|| Incomplete { problems: Vec::new() });
+                let server =
+                    own.entry((*name).clone()).or_insert_with(|| Incomplete { problems: Vec::new(), transport: None });
                 server.problems.push(problem);
             }
             None => others.push(problem),

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::arguments::Refusal;
 use toolgate_config::values::ResultFormat;
+use toolgate_output::results::Kept;
 use toolgate_output::{Body, BodyForm, Cut, fit};
+use toolgate_wire::CallerScope;
 
 /// Calls, lines and warnings listed in the report beside a result.
 const MAX_LISTED: usize = 100;
@@ -35,6 +37,18 @@ pub(super) fn json(shared: &Shared, value: &Value) -> Value {
         ResultFormat::Pretty => pretty(value),
         ResultFormat::Auto | ResultFormat::Compact | ResultFormat::Table => text(value.to_string()),
     }
+}
+
+/// The same where the value may be of any size: above the bound of a result it is shaped, and the whole of it is kept.
+pub(super) fn bounded_json(shared: &Shared, caller: &CallerScope, value: &Value) -> Value {
+    let settings = shared.output();
+    let whole = json(shared, value);
+    if whole["content"][0]["text"].as_str().is_some_and(|text| text.len() <= settings.max_output_size) {
+        return whole;
+    }
+    let results = shared.gateway.runner().results(caller);
+    let mut keep = |kept: Kept<'_>| results.as_ref().and_then(|results| results.keep(kept));
+    text(toolgate_output::shape(&value.to_string(), &settings, None, &mut keep).text)
 }
 
 /// A failure that the agent can read.

@@ -3,6 +3,11 @@
 //! A value is content if it is a block, a list with a block in it (beside blocks and strings), or `{content: […]}` as tools
 //! give it; several texts stay several. A picture or a sound anywhere else in the value is shown beside it, and named where
 //! it was. Whatever does not fit entirely is data like any other: better to show an object as JSON than to lose a part of it.
+//!
+//! Pictures, sounds and binary resources cost no room: a client shows them beside the text. Everything else of a block does,
+//! its text and what is around it, so that neither long resources nor many blocks exceed the bound of an answer.
+
+use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,42 +20,95 @@ use toolgate_output::results::{Kept, Kind, ResultId};
 /// Nested lists of blocks, as `Promise.all` over picture tools gives them.
 const MAX_DEPTH: usize = 3;
 
-/// Bytes for the line that names the whole result where texts are cut.
-const FOOTER_ROOM: usize = 96;
+/// Bytes for the block that names the whole result where texts are cut.
+const FOOTER_ROOM: usize = 128;
 
-/// The blocks that a returned value consists of, with at most `room` bytes of text; none if it is data. Pictures are what
-/// they are. `keep` receives the value if a text does not fit.
+/// The blocks that a returned value consists of, with at most `room` bytes beside their pictures; none if it is data, also where
+/// so many blocks would not fit without their texts. `keep` receives the value if a text does not fit.
 pub(super) fn blocks(
     returned: &str,
     room: usize,
     keep: impl FnOnce(Kept<'_>) -> Option<ResultId>,
 ) -> Option<Vec<Value>> {
     let blocks = parts(returned)?;
-    let texts: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
-    if texts <= room {
+    let around = blocks.iter().map(bytes_around).sum::<usize>();
+    if around.saturating_add(text_bytes(&blocks)) <= room {
         return Some(blocks);
     }
+    let room = room.checked_sub(around.saturating_add(FOOTER_ROOM))?;
     let id = keep(Kept { kind: Kind::Json, text: returned.into() });
     let footer = id.map(|id| format!("[Full result: {id} — read_result / query_result]"));
-    let mut blocks = within(blocks, room.saturating_sub(FOOTER_ROOM));
-    blocks.extend(footer.filter(|footer| footer.len() <= room).map(text_block));
+    let mut blocks = within(blocks, room);
+    blocks.extend(footer.map(text_block));
     Some(blocks)
+}
+
+/// The bytes of the texts of blocks.
+pub(super) fn text_bytes(blocks: &[Value]) -> usize {
+    blocks.iter().filter_map(text_of).map(str::len).sum()
 }
 
 /// Each text gets an equal share of what the shorter ones before it left.
 fn within(blocks: Vec<Value>, room: usize) -> Vec<Value> {
     let mut room = room;
-    let mut left = blocks.iter().filter(|block| block["text"].is_string()).count();
+    let mut left = blocks.iter().filter(|block| text_of(block).is_some()).count();
     let shorten = |mut block: Value| {
-        if let Some(text) = block["text"].as_str() {
-            let text = bounded(text.to_owned(), room / left.max(1));
+        let shortened = text_of(&block).map(|text| bounded(text.to_owned(), room / left.max(1)));
+        if let Some((text, place)) = shortened.zip(block.pointer_mut(text_place(&block))) {
             room = room.saturating_sub(text.len());
             left = left.saturating_sub(1);
-            block["text"] = Value::String(text);
+            *place = Value::String(text);
         }
         block
     };
     blocks.into_iter().map(shorten).collect()
+}
+
+/// The text of a block, or of the resource in it.
+fn text_of(block: &Value) -> Option<&str> {
+    block.pointer(text_place(block))?.as_str()
+}
+
+fn text_place(block: &Value) -> &'static str {
+    if block["type"] == "resource" { "/resource/text" } else { "/text" }
+}
+
+/// What a client decodes and shows: the data of a picture or a sound, or a binary resource.
+fn picture_of(block: &Value) -> Option<&Value> {
+    match block["type"].as_str()? {
+        "image" | "audio" => block.get("data"),
+        // Beside a text, nothing says that it can be decoded.
+        "resource" if text_of(block).is_none() => block.pointer("/resource/blob"),
+        _ => None,
+    }
+}
+
+/// The bytes of a block as JSON beside its text and its picture: its kind, its address, its annotations.
+fn bytes_around(block: &Value) -> usize {
+    let text = block.pointer(text_place(block)).filter(|text| text.is_string());
+    let inside: usize = text.into_iter().chain(picture_of(block)).map(json_bytes).sum();
+    json_bytes(block).saturating_sub(inside)
+}
+
+/// The length of a value as JSON; nothing is written, since pictures are long.
+fn json_bytes(value: &Value) -> usize {
+    let mut written = WrittenBytes(0);
+    // A tree of JSON can be written, and this writer takes everything.
+    let _ = serde_json::to_writer(&mut written, value);
+    written.0
+}
+
+struct WrittenBytes(usize);
+
+impl io::Write for WrittenBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn parts(returned: &str) -> Option<Vec<Value>> {
@@ -88,32 +146,43 @@ fn is_list_of_texts(value: &Value) -> bool {
 
 /// A value with pictures and sounds in it.
 pub(super) struct Media {
-    /// The value as JSON, with a text in the place of each picture that names it.
-    pub(super) text: String,
+    /// The value, with a text in the place of each picture that names it.
+    pub(super) value: Value,
     /// The pictures and sounds.
     pub(super) blocks: Vec<Value>,
+    /// The bytes of these blocks beside the pictures themselves.
+    pub(super) bytes_around: usize,
 }
 
-/// Takes pictures, sounds and binary resources out of a value; none if it has none.
-pub(super) fn media(returned: &str) -> Option<Media> {
+/// Takes pictures, sounds and binary resources out of a value, as many as need at most `room` bytes beside their data; none if
+/// it has none.
+pub(super) fn media(returned: &str, room: usize) -> Option<Media> {
     let says = |word: &str| memchr::memmem::find(returned.as_bytes(), word.as_bytes()).is_some();
     let is_possible = (says("\"mimeType\"") && (says("\"image\"") || says("\"audio\""))) || says("\"blob\"");
-    let mut value = is_possible.then(|| tree(returned)).flatten()?;
-    let mut blocks = Vec::new();
-    take_media(&mut value, &mut blocks);
-    (!blocks.is_empty()).then(|| Media { text: value.to_string(), blocks })
+    let value = is_possible.then(|| tree(returned)).flatten()?;
+    let mut media = Media { value: Value::Null, blocks: Vec::new(), bytes_around: 0 };
+    media.value = media.without_pictures(value, room);
+    (!media.blocks.is_empty()).then_some(media)
 }
 
-/// Values that can be parsed have at most 128 levels.
-fn take_media(value: &mut Value, blocks: &mut Vec<Value>) {
-    if let Some(named) = name_of(value, blocks.len() + 1) {
-        blocks.push(std::mem::replace(value, Value::String(named)));
-        return;
-    }
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| take_media(item, blocks)),
-        Value::Object(members) => members.values_mut().for_each(|member| take_media(member, blocks)),
-        _ => {}
+impl Media {
+    /// Moves the pictures of a value to the blocks. Values that can be parsed have at most 128 levels.
+    fn without_pictures(&mut self, value: Value, room: usize) -> Value {
+        if let Some(named) = name_of(&value, self.blocks.len() + 1) {
+            let bytes_around = self.bytes_around.saturating_add(bytes_around(&value));
+            if bytes_around <= room {
+                self.bytes_around = bytes_around;
+                self.blocks.push(value);
+                return Value::String(named);
+            }
+        }
+        match value {
+            Value::Array(items) => items.into_iter().map(|item| self.without_pictures(item, room)).collect(),
+            Value::Object(members) => {
+                members.into_iter().map(|(key, member)| (key, self.without_pictures(member, room))).collect()
+            }
+            other => other,
+        }
     }
 }
 
@@ -210,7 +279,7 @@ mod tests {
     fn many_values_beside_a_picture_are_data() {
         let many: Vec<Value> = std::iter::once(image()).chain(std::iter::repeat_n(json!(1), 200_000)).collect();
         let text = Value::from(many).to_string();
-        assert!(tree(&text).is_none() && parts(&text).is_none() && media(&text).is_none());
+        assert!(tree(&text).is_none() && parts(&text).is_none() && media(&text, 24_000).is_none());
         let picture = json!({ "type": "image", "data": "A".repeat(8 << 20), "mimeType": "image/png" });
         check(picture.clone(), Some(vec![picture]));
     }
@@ -257,14 +326,57 @@ mod tests {
     #[test]
     fn a_picture_inside_an_object_is_shown_and_named() {
         let value = json!({ "title": "a", "shots": [image(), image()], "icon": { "type": "image", "size": 7 } });
-        let found = media(&value.to_string()).expect("pictures");
+        let found = media(&value.to_string(), 1_000).expect("pictures");
         assert_eq!(found.blocks, [image(), image()]);
         let expected = json!({
             "title": "a",
             "shots": ["[image 1: image/png, 0.0 KB, shown below]", "[image 2: image/png, 0.0 KB, shown below]"],
             "icon": { "type": "image", "size": 7 },
         });
-        assert_eq!(serde_json::from_str::<Value>(&found.text).expect("JSON"), expected);
-        assert!(media(&json!({ "kind": "image", "mimeType": 1 }).to_string()).is_none());
+        assert_eq!(found.value, expected);
+        assert!(media(&json!({ "kind": "image", "mimeType": 1 }).to_string(), 1_000).is_none());
+    }
+
+    /// What is shown of a value, its blocks with everything but pictures counted, and whether the whole of it was kept.
+    fn shown(value: &Value, room: usize) -> (Option<usize>, bool) {
+        let mut is_kept = false;
+        let shown = blocks(&value.to_string(), room, |_| {
+            is_kept = true;
+            ResultId::parse("res_00112233445566778899aabbccddeeff").ok()
+        });
+        (shown.map(|blocks| blocks.iter().map(bytes_around).sum::<usize>() + text_bytes(&blocks)), is_kept)
+    }
+
+    #[test]
+    fn the_text_of_a_resource_counts_and_is_cut() {
+        let resource = |text: String| json!({ "type": "resource", "resource": { "uri": "file:///a", "text": text } });
+        let (bytes, is_kept) = shown(&resource("x".repeat(1 << 20)), 24_000);
+        assert!(is_kept && bytes.is_some_and(|bytes| bytes <= 24_000 && bytes > 20_000), "{bytes:?}");
+        let (bytes, is_kept) = shown(&json!([resource("y".repeat(9_000)), "z", image()]), 24_000);
+        assert!(!is_kept && bytes.is_some_and(|bytes| bytes > 9_000), "{bytes:?}");
+    }
+
+    /// What a block has beside its text and its picture has no end of its own.
+    #[test]
+    fn blocks_that_do_not_fit_without_their_texts_are_data() {
+        let many = Value::from(vec![json!({ "type": "text", "text": "" }); 5_000]);
+        assert!(parts(&many.to_string()).is_some(), "they are blocks");
+        assert_eq!(shown(&many, 24_000), (None, false));
+        let long = "x".repeat(100_000);
+        let link = json!({ "type": "resource_link", "uri": "file:///a", "name": "a", "description": long });
+        assert_eq!(shown(&link, 24_000), (None, false));
+        let undecoded = json!({ "type": "resource", "resource": { "uri": "file:///a", "text": "x", "blob": long } });
+        assert_eq!(shown(&undecoded, 24_000), (None, false));
+        let picture = json!({ "type": "image", "data": "A".repeat(100_000), "mimeType": "image/png" });
+        assert!(shown(&picture, 24_000).0.is_some_and(|bytes| bytes < 100), "a picture costs nothing");
+    }
+
+    #[test]
+    fn pictures_in_an_object_are_as_many_as_fit() {
+        let value = json!({ "shots": vec![image(); 5_000] });
+        let found = media(&value.to_string(), 12_000).expect("pictures");
+        assert!(found.bytes_around <= 12_000 && found.blocks.len() > 100, "{}", found.blocks.len());
+        let shots = found.value["shots"].as_array().expect("a list");
+        assert_eq!((shots.len(), &shots[4_999]), (5_000, &image()), "the others stay in the value");
     }
 }

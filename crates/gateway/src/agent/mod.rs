@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`Agent`]: the gateway as a [`Service`] behind the MCP door
 //! - `tools`: one file a tool, each with its name, description, schema, annotations and handler
-//! - `arguments`, `answer`, `content`: what comes in, what goes out, and pictures among it
+//! - `arguments`, `answer`, `returned`, `content`: what comes in, what goes out, values of programs, and pictures among it
 //! - `direct`, `forward`, `names`: the backends' own tools as `backend__tool`, their resources and prompts; `direct_approval`: asks about
 //!   one such call
 //! - `instructions`: what a model reads first
@@ -30,6 +30,7 @@ mod paused;
 mod progress;
 mod prompts;
 mod resources;
+mod returned;
 mod tasks;
 mod tools;
 mod uri;

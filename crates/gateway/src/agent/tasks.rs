@@ -20,6 +20,7 @@ use super::Shared;
 use super::answer::{bounded, console_text, text_block, with_short_lists};
 use super::approval_form as form;
 use super::paused::decidable;
+use super::returned::{self, Shaping, TextsBeside};
 use super::tools::paused_text;
 use toolgate_journal::unix_ms;
 use toolgate_run::durable::{DurableError, DurableRuns, RunStatus, RunView};
@@ -169,7 +170,7 @@ fn described(shared: &Shared, call: &TaskCall, view: &RunView) -> Value {
                 return task;
             }
             let mut task = task_of(shared, id, Some(view), "completed");
-            task["result"] = result_of(shared, &call.scope.caller, text, report);
+            task["result"] = result_of(shared, &call.scope.caller, text, report, shared.output());
             task
         }
         (RunStatus::Paused, _) if !view.pending.is_empty() => {
@@ -208,27 +209,37 @@ pub(super) fn timestamp(unix_ms: u64) -> String {
     toolgate_audit::timestamp(UNIX_EPOCH + Duration::from_millis(unix_ms))
 }
 
-/// What the call would have been answered with.
-pub(super) fn result_of(shared: &Shared, caller: &CallerScope, text: &str, mut report: Value) -> Value {
-    /// The value as it was written, digits and all.
+/// What the call would have been answered with, in at most as many bytes as the settings give.
+pub(super) fn result_of(
+    shared: &Shared,
+    caller: &CallerScope,
+    text: &str,
+    mut report: Value,
+    settings: OutputSettings,
+) -> Value {
+    /// The value as it was written, digits and all; also null.
     #[derive(Deserialize)]
     struct Ended<'a> {
         #[serde(borrow)]
-        value: Option<&'a RawValue>,
+        value: &'a RawValue,
     }
-    let settings = shared.output();
-    let value = serde_json::from_str::<Ended<'_>>(text).ok().and_then(|ended| ended.value);
-    let text = match value {
-        Some(value) => shaped(shared, caller, value.get(), &settings),
-        None => failure(&report),
-    };
-    let console = console(&report).map(|text| text_block(bounded(text, settings.max_output_size / 4)));
-    let answer = text_block(bounded(text, settings.max_output_size));
-    let warnings = warnings(&report).map(|text| text_block(bounded(text, settings.max_output_size / 8)));
-    let blocks: Vec<Value> = std::iter::once(answer).chain(console).chain(warnings).collect();
+    let (room, is_ok) = (settings.max_output_size, report["ok"] == true);
+    let value = serde_json::from_str::<Ended<'_>>(text).ok().map(|ended| ended.value).filter(|_| is_ok);
+    let beside = texts_beside(&report, room);
     report.as_object_mut().into_iter().for_each(|report| drop(report.remove("value")));
-    let is_ok = report["ok"] == true;
-    let report = with_short_lists(report, settings.max_output_size / 8);
+    let mut report = with_short_lists(report, room / 8);
+    let blocks = match value {
+        Some(value) => {
+            let shaping = Shaping { results: shared.gateway.runner().results(caller), settings, intent: None };
+            let content = returned::content_of(value.get(), beside, shaping);
+            content.output.into_iter().for_each(|output| report["output"] = output);
+            content.blocks
+        }
+        None => {
+            let failure = text_block(bounded(failure(&report), beside.rest_of(room)));
+            std::iter::once(failure).chain(beside.into_blocks()).collect()
+        }
+    };
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": report } });
     if !is_ok {
         result["isError"] = Value::Bool(true);
@@ -236,23 +247,15 @@ pub(super) fn result_of(shared: &Shared, caller: &CallerScope, text: &str, mut r
     result
 }
 
-fn console(report: &Value) -> Option<String> {
-    let lines = |name: &str| -> Vec<&str> {
-        report["logs"][name].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
-    };
-    console_text(&lines("stdout"), &lines("stderr"), report["logs"]["dropped"].as_u64().unwrap_or_default())
-}
-
-/// What the model should know, such as arguments that a person changed.
-fn warnings(report: &Value) -> Option<String> {
-    let lines: Vec<&str> = report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    (!lines.is_empty()).then(|| format!("warnings:\n{}", lines.join("\n")))
-}
-
-fn shaped(shared: &Shared, caller: &CallerScope, value: &str, settings: &OutputSettings) -> String {
-    let results = shared.gateway.runner().results(caller);
-    let mut keep = |kept: toolgate_output::results::Kept<'_>| results.as_ref().and_then(|results| results.keep(kept));
-    toolgate_output::shape(value, settings, None, &mut keep).text
+/// What the program printed, and what the model should know, such as arguments that a person changed.
+fn texts_beside(report: &Value, room: usize) -> TextsBeside {
+    fn lines(list: &Value) -> Vec<&str> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+    let logs = &report["logs"];
+    let dropped = logs["dropped"].as_u64().unwrap_or_default();
+    let console = console_text(&lines(&logs["stdout"]), &lines(&logs["stderr"]), dropped);
+    TextsBeside::new(console, &lines(&report["warnings"]), room)
 }
 
 fn failure(report: &Value) -> String {

@@ -280,7 +280,11 @@ impl Gateway {
 
     /// The names of the secrets that a backend was configured with, never their values.
     pub fn key_names(&self, name: &str) -> Vec<KeyName> {
-        self.records().get(name).map(|record| record.keys.clone()).unwrap_or_default()
+        let config = self.config();
+        match config.incomplete.get(name) {
+            Some(server) => server.transport.as_ref().map(spec::key_names).unwrap_or_default(),
+            None => self.records().get(name).map(|record| record.keys.clone()).unwrap_or_default(),
+        }
     }
 
     /// Asks the watch of the configuration's file for another reading when a server is lost or does not come up whose values

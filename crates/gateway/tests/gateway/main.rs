@@ -26,6 +26,7 @@ mod parked;
 mod policy;
 mod registration;
 mod remote;
+mod returned;
 #[path = "../backends/server.rs"]
 mod server;
 mod support;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolgate_mcp::server::{RequestScope, ResourceCall, Service, ToolCall};
 use toolgate_wire::{Access, CallerScope};
 
-use crate::support::{World, call, first_text, fixture};
+use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture};
 
 fn names(world: &World, scope: &RequestScope) -> Vec<String> {
     world.agent.tool_names(scope)
@@ -160,13 +160,35 @@ async fn data_of_the_configuration_is_computed_on_where_it_is() {
     world.gateway.shut_down().await;
 }
 
+/// A pipe has no length and may never end: nothing opens it.
+#[cfg(unix)]
+#[tokio::test]
+async fn data_is_read_from_regular_files_within_a_bound() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().expect("a folder"));
+    let pipe = folder.path().join("pipe.json");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let long = std::fs::File::create(folder.path().join("long.json")).expect("a file");
+    long.set_len((256 << 20) + 1).expect("a sparse file");
+    let data = json!({ "pipe": { "file": "pipe.json" }, "long": { "file": "long.json" } });
+    let world = World::at(folder, json!({}), json!({ "data": data }));
+    for (name, expected) in [
+        ("pipe", "data: pipe: it is no regular file"),
+        ("long", "data: long: its file has more than 268435456 bytes, and no more are read"),
+    ] {
+        let asked = world.call("compute", json!({ "data": name, "code": "(data) => 1" }));
+        let refused = tokio::time::timeout(TEST_TIMEOUT, asked).await.expect("nothing waits for the file");
+        assert_eq!((&refused["isError"], first_text(&refused).as_str()), (&json!(true), expected), "{refused}");
+    }
+    world.gateway.shut_down().await;
+}
+
 /// A key is set if it has a value; a server that needs configuration is found by its name and by its identifier.
 #[tokio::test]
 async fn required_keys_say_what_is_set() {
     let mut server = fixture(&[]);
     server["env"] = json!({ "FULL": "x", "EMPTY": "", "DEFAULT": "${NOT_SET_IN_THIS_TEST:-}" });
     let mut unset = fixture(&[]);
-    unset["env"] = json!({ "TOKEN": "${NOT_SET_IN_THIS_TEST}" });
+    unset["env"] = json!({ "TOKEN": "${NOT_SET_IN_THIS_TEST}", "FULL": "secret of a server", "EMPTY": "" });
     let world = World::up(json!({ "f": server, "my-unset": unset })).await;
     let keys = async |tool: &str| -> Value {
         let text = world.text("get_required_keys_for_tool", json!({ "tool_name": tool })).await;
@@ -186,6 +208,12 @@ async fn required_keys_say_what_is_set() {
         let found = keys(tool).await;
         assert_eq!(found["keys"][0]["name"], "NOT_SET_IN_THIS_TEST", "{found}");
         assert_eq!(found["keys"][0]["set"], false, "{found}");
+        let configured = json!([
+            { "name": "EMPTY", "kind": "variable", "set": false },
+            { "name": "FULL", "kind": "variable", "set": true },
+        ]);
+        assert_eq!(found["keys"].as_array().map(|keys| json!(keys[1..])), Some(configured), "what it has is told too");
+        assert!(!found.to_string().contains("secret of a server"), "{found}");
     }
     world.gateway.shut_down().await;
 }

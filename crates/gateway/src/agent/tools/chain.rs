@@ -13,13 +13,13 @@ use super::super::answer::{bounded, console_text, text_block, with_short_lists};
 use super::super::arguments::{Count, Refusal, Text, read, schema_of};
 use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
+use super::super::returned::{self, Shaping, TextsBeside};
 use super::super::{Shared, content, request_of, tasks};
 use super::{Hints, Tool, ToolFuture, host_functions};
 use toolgate_bridge::AllowedEffects;
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
-use toolgate_output::results::Kept;
-use toolgate_output::{OutputSettings, Stage};
+use toolgate_output::OutputSettings;
 use toolgate_run::stage::Staging;
 use toolgate_run::{Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
 
@@ -198,29 +198,14 @@ fn answer(
             (vec![text_block(bounded(text, settings.max_output_size))], processed)
         }
         Ok(value) => {
-            let console = console(run, settings.max_output_size / 4);
-            let warnings = warnings(run, settings.max_output_size / 8);
-            let beside: usize = console.iter().chain(&warnings).map(String::len).sum();
-            let room = settings.max_output_size.saturating_sub(beside);
-            let settings = OutputSettings { max_output_size: room, ..settings.clone() };
-            let keep = |kept: Kept<'_>| runner.results(caller).and_then(|results| results.keep(kept));
-            let shown = content::blocks(value.get(), room, keep).map(|blocks| (blocks, value.get().len()));
-            let (mut blocks, processed) = shown.unwrap_or_else(|| {
-                let media = content::media(value.get());
-                let text = media.as_ref().map(|media| media.text.as_str());
-                let Some(response) = runner.shape_as(run, text, caller, &settings, intent) else {
-                    return (Vec::new(), 0);
-                };
-                meta["output"] = output_meta(&response);
-                let text = text_block(response.text);
-                let blocks = std::iter::once(text).chain(media.into_iter().flat_map(|media| media.blocks));
-                (blocks.collect(), response.bytes_processed)
-            });
-            blocks.extend(console.into_iter().chain(warnings).map(text_block));
-            (blocks, processed)
+            let beside = texts_beside(run, settings.max_output_size);
+            let shaping = Shaping { results: runner.results(caller), settings: settings.clone(), intent };
+            let content = returned::content_of(value.get(), beside, shaping);
+            content.output.into_iter().for_each(|output| meta["output"] = output);
+            (content.blocks, content.bytes_processed)
         }
     };
-    let returned: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
+    let returned = content::text_bytes(&blocks);
     let mut result = json!({ "content": blocks, "_meta": { "toolgate/report": meta } });
     if run.report.failure().is_some() && run.paused.is_none() {
         result["isError"] = Value::Bool(true);
@@ -228,38 +213,16 @@ fn answer(
     Answer { result, transfer: Transfer { processed: processed as u64, returned: returned as u64 } }
 }
 
-fn console(run: &RunReport, room: usize) -> Option<String> {
+fn texts_beside(run: &RunReport, room: usize) -> TextsBeside {
+    fn lines(lines: &[String]) -> Vec<&str> {
+        lines.iter().map(String::as_str).collect()
+    }
     let logs = &run.report.logs;
-    let [stdout, stderr] =
-        [&logs.stdout, &logs.stderr].map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
-    console_text(&stdout, &stderr, logs.dropped).map(|text| bounded(text, room))
-}
-
-fn warnings(run: &RunReport, room: usize) -> Option<String> {
-    let warnings = &run.report.warnings;
-    (!warnings.is_empty()).then(|| bounded(format!("warnings:\n{}", warnings.join("\n")), room.min(4_096)))
+    let console = console_text(&lines(&logs.stdout), &lines(&logs.stderr), logs.dropped);
+    TextsBeside::new(console, &lines(&run.report.warnings), room)
 }
 
 /// The report without its value, which is the content.
 fn report_meta(run: &RunReport, room: usize) -> Value {
     with_short_lists(serde_json::to_value(run.without_value()).unwrap_or_default(), room)
-}
-
-pub(super) fn output_meta(response: &toolgate_output::Response) -> Value {
-    let stages: Vec<&str> = response
-        .stages
-        .iter()
-        .map(|stage| match stage {
-            Stage::Intent => "intent",
-            Stage::Chunk => "chunk",
-            Stage::Truncate => "truncate",
-            Stage::Footer => "footer",
-        })
-        .collect();
-    json!({
-        "bytes_processed": response.bytes_processed,
-        "bytes_returned": response.bytes_returned,
-        "stages": stages,
-        "result_id": response.result_id.as_ref().map(ToString::to_string),
-    })
 }

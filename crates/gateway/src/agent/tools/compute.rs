@@ -1,6 +1,5 @@
 //! `compute`: a function over data of the user's, of which only the result leaves.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -14,7 +13,9 @@ use toolgate_wire::{CallerScope, LimitRequest, Profile};
 use super::super::arguments::{self, Refusal, Text, schema_of};
 use super::super::{Shared, request_of};
 use super::chain::computed;
+use super::data_file::{self, FileData};
 use super::{Hints, Tool, ToolFuture};
+use toolgate_mcp::process_budget;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_run::RunRequest;
 
@@ -26,9 +27,6 @@ pub(super) static TOOL: Tool = Tool {
     hints: Hints::Computes,
     call: |shared, call| -> ToolFuture { Box::pin(compute(shared, call)) },
 };
-
-/// Largest file of data, in bytes.
-const MAX_FILE: u64 = 256 << 20;
 
 /// The data that a caller may compute on. A key that names functions names data as `data.NAME`.
 pub(super) fn sources<'a>(
@@ -73,11 +71,17 @@ struct ComputeArguments {
 async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let ComputeArguments { data, code: Text(code) } = arguments::read(&call.arguments)?;
     let (name, file) = chosen(&shared.gateway.config(), &call.scope.caller, data.as_deref())?;
-    let read = tokio::task::spawn_blocking(move || read(&file)).await;
-    let data = read.unwrap_or_else(|_| Err("it could not be read".to_owned()));
-    let data = data.map_err(|reason| Refusal(format!("data: {name}: {reason}")))?;
-    let request = RunRequest { data: Some(data), ..request_of(&call, TOOL.name, Profile::Compute, &code) };
-    Ok(computed(&shared, request).await)
+    let read = tokio::select! {
+        read = data_file::read(file, process_budget()) => read,
+        // It may wait for room: as for a run, nothing is made of a call that was cancelled.
+        () = call.cancel.cancelled() => return Err(Refusal::new("the call was cancelled")),
+    };
+    let FileData { text, permit } = read.map_err(|error| Refusal(format!("data: {name}: {error}")))?;
+    let request = RunRequest { data: Some(text), ..request_of(&call, TOOL.name, Profile::Compute, &code) };
+    let result = computed(&shared, request).await;
+    // The engine holds the data until the run has ended.
+    drop(permit);
+    Ok(result)
 }
 
 /// The data that a call means, by name and file.
@@ -94,19 +98,4 @@ fn chosen(
     let names = || sources(config, caller).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
     let (name, source) = found.ok_or_else(|| Refusal(format!("data: must be one of: {}", names())))?;
     Ok((name.to_owned(), source.file.clone()))
-}
-
-/// The data as JSON text. What is wrong is said without the path, which is the user's affair.
-fn read(file: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if size > MAX_FILE {
-        return Err(format!("its file has {size} bytes; at most {MAX_FILE} are read"));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let is_lines = file.extension().is_some_and(|extension| extension == "jsonl" || extension == "ndjson");
-    if !is_lines {
-        return Ok(text);
-    }
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    Ok(format!("[{}]", lines.join(",")))
 }

@@ -52,10 +52,10 @@ async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
     if let Some(function) = shared.gateway.functions(&call.scope.caller).get(name) {
-        return Ok(answer::json(&shared, &host_functions::describe(function, full)));
+        return Ok(answer::bounded_json(&shared, &call.scope.caller, &host_functions::describe(function, full)));
     }
     let tool = named(&catalog, name, &call.scope.caller)?;
-    Ok(answer::json(&shared, &describe(&shared.gateway, tool, full)))
+    Ok(answer::bounded_json(&shared, &call.scope.caller, &describe(&shared.gateway, tool, full)))
 }
 
 /// What there is to say about a tool.

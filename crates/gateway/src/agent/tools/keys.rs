@@ -41,12 +41,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
     let catalog = shared.gateway.catalog();
     let tool = named(&catalog, name, &call.scope.caller)?;
-    let keys: Vec<Value> = shared
-        .gateway
-        .key_names(tool.backend.name())
-        .into_iter()
-        .map(|key| json!({ "name": key.name, "kind": key.kind.name(), "set": key.is_set }))
-        .collect();
+    let keys: Vec<Value> = configured_keys(&shared, tool.backend.name()).collect();
     let required =
         tool.tool().input_schema().get("required").cloned().filter(Value::is_array).unwrap_or_else(|| json!([]));
     Ok(answer::pretty(&json!({
@@ -57,7 +52,13 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     })))
 }
 
-/// The variables that a backend lacks which cannot be started as it is configured.
+/// The variables, headers and credentials that a backend is configured with.
+fn configured_keys(shared: &Shared, backend: &str) -> impl Iterator<Item = Value> {
+    let keys = shared.gateway.key_names(backend).into_iter();
+    keys.map(|key| json!({ "name": key.name, "kind": key.kind.name(), "set": key.is_set }))
+}
+
+/// The keys of a backend that cannot be started as it is configured: what it lacks, then what it is configured with.
 fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
     let config = shared.gateway.config();
     let catalog = shared.gateway.catalog();
@@ -67,11 +68,9 @@ fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
             |spelling: &str| tool.strip_prefix(spelling).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         access.permits(name.as_str()) && (is_named(name.as_str()) || is_named(identifier))
     })?;
-    let keys: Vec<Value> = server
-        .unset()
-        .into_iter()
-        .map(|unset| json!({ "name": unset.name(), "kind": unset.kind(), "set": false }))
-        .collect();
+    let unset = server.unset().into_iter();
+    let unset = unset.map(|unset| json!({ "name": unset.name(), "kind": unset.kind(), "set": false }));
+    let keys: Vec<Value> = unset.chain(configured_keys(shared, name.as_str())).collect();
     Some(
         json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }),
     )

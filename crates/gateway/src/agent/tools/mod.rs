@@ -2,6 +2,7 @@
 
 pub(super) mod chain;
 mod compute;
+mod data_file;
 mod find;
 mod fix_run;
 mod host_functions;

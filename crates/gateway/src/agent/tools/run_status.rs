@@ -79,9 +79,11 @@ fn returned(shared: &Shared, caller: &CallerScope, view: &RunView) -> Option<Val
     if report["ok"] != true {
         return None;
     }
-    let mut result = result_of(shared, caller, text, report);
-    let ended = text_block(format!("the run {} has ended, and returned:", view.summary.run));
-    result["content"].as_array_mut()?.insert(0, ended);
+    let ended = format!("the run {} has ended, and returned:", view.summary.run);
+    let mut settings = shared.output();
+    settings.max_output_size = settings.max_output_size.saturating_sub(ended.len());
+    let mut result = result_of(shared, caller, text, report, settings);
+    result["content"].as_array_mut()?.insert(0, text_block(ended));
     Some(result)
 }
 

@@ -11,13 +11,13 @@ use toolgate_wire::{Code, LimitRequest, Limits, Profile};
 
 use super::super::arguments::{Refusal, Text, read, schema_of};
 use super::super::progress::Steps;
+use super::super::returned::{self, ShapedValue, Shaping, output_meta};
 use super::super::{Shared, answer, request_of};
-use super::chain::output_meta;
 use super::{Hints, Tool, ToolFuture};
 use toolgate_functions::docs;
 use toolgate_mcp::server::{RequestScope, ToolCall};
-use toolgate_output::{OutputSettings, Response};
-use toolgate_run::{RunReport, RunRequest};
+use toolgate_output::OutputSettings;
+use toolgate_run::{RunReport, RunRequest, Transfer};
 
 pub(super) static TOOL: Tool = Tool {
     name: "run_code",
@@ -104,27 +104,26 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     // Half of the room: the text has the report around it.
     let settings = shared.output();
     let most = settings.max_output_size;
-    let response = runner.shape(&run, &caller, &OutputSettings { max_output_size: most / 2, ..settings }, None);
-    Ok(result(&run, &limits, response.filter(|response| !response.stages.is_empty()), most))
+    let settings = OutputSettings { max_output_size: most / 2, ..settings };
+    let shaping = Shaping { results: runner.results(&caller), settings, intent: None };
+    let shown = run.report.value().ok().map(|value| returned::shaped(value.get(), &shaping));
+    if let Some(ShapedValue { response, .. }) = &shown {
+        let (processed, returned) = (response.bytes_processed as u64, response.bytes_returned as u64);
+        runner.history().shaped(&run.id, Transfer { processed, returned });
+    }
+    Ok(result(&run, &limits, shown, most))
 }
 
 /// The whole report as structured content, with what clients of this tool have always got: `result`, `stdout`, `stderr`,
-/// `errorName`, `environment`. Where the value was too long, its reduced text is in its place, and the whole of it is kept.
+/// `errorName`, `environment`. Where the value was too long, its reduced text is in its place, and the whole of it is kept; where it
+/// has pictures, they are content, and named in the value.
 /// The text is for clients that show a model no structured content: the value, or the failure, and the console, without the rest
 /// of the report.
-fn result(run: &RunReport, limits: &Limits, reduced: Option<Response>, most: usize) -> Value {
+fn result(run: &RunReport, limits: &Limits, shown: Option<ShapedValue>, most: usize) -> Value {
     let report = &run.report;
-    let mut value = match &reduced {
-        Some(_) => serde_json::to_value(run.without_value()).unwrap_or_default(),
-        None => serde_json::to_value(run).unwrap_or_default(),
-    };
-    if let Some(reduced) = &reduced {
-        value["output"] = output_meta(reduced);
-    }
-    if let Some(reduced) = reduced {
-        value["value"] = Value::String(reduced.text);
-    }
+    let (mut value, media) = report_with(run, shown);
     let mut result = answer::text(answer::bounded(brief(&value).to_string(), most));
+    result["content"].as_array_mut().into_iter().for_each(|content| content.extend_from_slice(&media));
     match report.failure() {
         None => value["result"] = value["value"].clone(),
         Some(failure) => {
@@ -153,6 +152,25 @@ fn result(run: &RunReport, limits: &Limits, reduced: Option<Response>, most: usi
     });
     result["structuredContent"] = value;
     result
+}
+
+/// The report with the value as it is shown, and the pictures of it.
+fn report_with(run: &RunReport, shown: Option<ShapedValue>) -> (Value, Vec<Value>) {
+    let without_value = || serde_json::to_value(run.without_value()).unwrap_or_default();
+    match shown {
+        Some(ShapedValue { response, media, .. }) if !response.stages.is_empty() => {
+            let mut report = without_value();
+            report["output"] = output_meta(&response);
+            report["value"] = Value::String(response.text);
+            (report, media)
+        }
+        Some(ShapedValue { named: Some(named), media, .. }) => {
+            let mut report = without_value();
+            report["value"] = named;
+            (report, media)
+        }
+        Some(_) | None => (serde_json::to_value(run).unwrap_or_default(), Vec::new()),
+    }
 }
 
 /// What a model needs of a report.

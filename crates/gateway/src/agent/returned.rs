@@ -1,0 +1,125 @@
+//! What a client gets for a value that a program returned: the value, what was printed, and warnings, within one bound.
+//!
+//! A value is shown in the same way when its run ends, when `run_status` is asked for it, and as the result of a task. What is
+//! left out is kept whole.
+
+use serde_json::{Value, json};
+
+use super::answer::{bounded, text_block};
+use super::content;
+use toolgate_output::results::{Kept, Kind, ResultStore};
+use toolgate_output::{OutputSettings, Response, Stage};
+
+/// Most bytes of warnings beside a result.
+const MAX_WARNING_BYTES: usize = 4_096;
+
+/// How a value is shaped, and where the whole of it is kept.
+pub(super) struct Shaping<'a> {
+    /// The results that are kept for the caller.
+    pub(super) results: Option<ResultStore>,
+    /// The stages and their limits.
+    pub(super) settings: OutputSettings,
+    /// What the caller looks for.
+    pub(super) intent: Option<&'a str>,
+}
+
+/// Texts that are shown beside a value or a failure.
+pub(super) struct TextsBeside(Vec<String>);
+
+impl TextsBeside {
+    /// What was printed, in at most a quarter of `room`, and warnings, in at most an eighth.
+    pub(super) fn new(console: Option<String>, warnings: &[&str], room: usize) -> Self {
+        let console = console.map(|text| bounded(text, room / 4));
+        let warnings = (!warnings.is_empty()).then(|| format!("warnings:\n{}", warnings.join("\n")));
+        let warnings = warnings.map(|text| bounded(text, (room / 8).min(MAX_WARNING_BYTES)));
+        Self(console.into_iter().chain(warnings).collect())
+    }
+
+    /// What they leave of `room`.
+    pub(super) fn rest_of(&self, room: usize) -> usize {
+        room.saturating_sub(self.0.iter().map(String::len).sum())
+    }
+
+    /// As blocks.
+    pub(super) fn into_blocks(self) -> impl Iterator<Item = Value> {
+        self.0.into_iter().map(text_block)
+    }
+}
+
+/// A value as content.
+pub(super) struct ValueContent {
+    pub(super) blocks: Vec<Value>,
+    /// What the stages did, for the report; none where they had nothing to do with the value.
+    pub(super) output: Option<Value>,
+    /// The bytes of the value before anything was left out.
+    pub(super) bytes_processed: usize,
+}
+
+/// The content for a value, given as JSON text, and for what stands beside it.
+pub(super) fn content_of(value: &str, beside: TextsBeside, shaping: Shaping<'_>) -> ValueContent {
+    let room = beside.rest_of(shaping.settings.max_output_size);
+    let keep = |kept: Kept<'_>| shaping.results.as_ref().and_then(|results| results.keep(kept));
+    let mut content = match content::blocks(value, room, keep) {
+        Some(blocks) => ValueContent { blocks, output: None, bytes_processed: value.len() },
+        None => as_data(value, Shaping { settings: with_room(&shaping.settings, room), ..shaping }),
+    };
+    content.blocks.extend(beside.into_blocks());
+    content
+}
+
+fn as_data(value: &str, shaping: Shaping<'_>) -> ValueContent {
+    let ShapedValue { response, media, .. } = shaped(value, &shaping);
+    let output = Some(output_meta(&response));
+    let blocks = std::iter::once(text_block(response.text)).chain(media).collect();
+    ValueContent { blocks, output, bytes_processed: response.bytes_processed }
+}
+
+/// A value as text, with its pictures beside it.
+pub(super) struct ShapedValue {
+    /// The text, in which pictures are named.
+    pub(super) response: Response,
+    /// The value with its pictures named, where it has some.
+    pub(super) named: Option<Value>,
+    /// The pictures.
+    pub(super) media: Vec<Value>,
+}
+
+/// Runs the output stages on a value, given as JSON text, after its pictures were taken out of it. The value itself is kept.
+pub(super) fn shaped(value: &str, shaping: &Shaping<'_>) -> ShapedValue {
+    let room = shaping.settings.max_output_size;
+    let media = content::media(value, room / 2);
+    let named = media.as_ref().map(|media| media.value.to_string());
+    let mut keep = |kept: Kept<'_>| {
+        let whole = if named.is_some() { Kept { kind: Kind::Json, text: value.into() } } else { kept };
+        shaping.results.as_ref().and_then(|results| results.keep(whole))
+    };
+    let settings =
+        with_room(&shaping.settings, room.saturating_sub(media.as_ref().map_or(0, |media| media.bytes_around)));
+    let response = toolgate_output::shape(named.as_deref().unwrap_or(value), &settings, shaping.intent, &mut keep);
+    let (named, media) = media.map(|media| (media.value, media.blocks)).unzip();
+    ShapedValue { response, named, media: media.unwrap_or_default() }
+}
+
+fn with_room(settings: &OutputSettings, room: usize) -> OutputSettings {
+    OutputSettings { max_output_size: room, ..settings.clone() }
+}
+
+/// What the stages did, for the report.
+pub(super) fn output_meta(response: &Response) -> Value {
+    let stages: Vec<&str> = response
+        .stages
+        .iter()
+        .map(|stage| match stage {
+            Stage::Intent => "intent",
+            Stage::Chunk => "chunk",
+            Stage::Truncate => "truncate",
+            Stage::Footer => "footer",
+        })
+        .collect();
+    json!({
+        "bytes_processed": response.bytes_processed,
+        "bytes_returned": response.bytes_returned,
+        "stages": stages,
+        "result_id": response.result_id.as_ref().map(ToString::to_string),
+    })
+}
