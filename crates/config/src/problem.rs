@@ -122,7 +122,7 @@ impl fmt::Display for Problem {
 
 /// On one line and truncated: keys and names come from files of other programs and are printed to a
 /// terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     const MAX_CHARS: usize = 400;
     one_line(text, MAX_CHARS)
 }

@@ -1,4 +1,5 @@
-//! Serves one gateway: MCP over standard input and output, or MCP beside the HTTP service on one listener.
+//! Serves one gateway: MCP over standard input and output, or MCP beside the HTTP service on one listener; and what any door
+//! does for runs while it is open ([`RunUpkeep`]).
 //!
 //! Only connects the parts; arguments, signals and printing belong to the command line.
 
@@ -24,7 +25,6 @@ use toolgate_config::values::{HttpAuth, Mode, StoreSetting};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::Gateway;
 use toolgate_mcp::server::{HttpOptions, RequestScope, ToolMode, standard_input, standard_output};
-use toolgate_run::Runner;
 
 /// How long runs of a client at standard input and output may go on after the shutdown has begun; the MCP server waits a
 /// little longer for their replies.
@@ -45,15 +45,7 @@ pub fn tool_mode(mode: Mode) -> ToolMode {
 /// Serves one client on standard input and output until it disconnects or `shutdown` is cancelled.
 pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -> io::Result<()> {
     let scope = RequestScope { mode, ..RequestScope::default() };
-    let keeping = tokio::spawn(keep_runs(Arc::downgrade(agent.gateway())));
-    let aborting = tokio::spawn({
-        let (runner, shutdown) = (agent.gateway().runner().clone(), shutdown.clone());
-        async move {
-            shutdown.cancelled().await;
-            tokio::time::sleep(STDIO_GRACE).await;
-            runner.abort_runs();
-        }
-    });
+    let _upkeep = RunUpkeep::of_streams(agent.gateway(), shutdown.clone());
     // A task, because its requests are tasks too: none of them has to wake the thread that waits for the end.
     let serving = tokio::spawn(toolgate_mcp::server::serve_stdio(
         Arc::new(agent.clone()),
@@ -62,10 +54,7 @@ pub async fn stdio(agent: &Agent, mode: ToolMode, shutdown: CancellationToken) -
         standard_output(),
         shutdown,
     ));
-    let served = AbortOnDropHandle::new(serving).await.map_err(io::Error::other)?;
-    aborting.abort();
-    keeping.abort();
-    served
+    AbortOnDropHandle::new(serving).await.map_err(io::Error::other)?
 }
 
 /// The token that clients on this machine must present; none where keys or nothing are asked for. Created if it does not
@@ -129,7 +118,8 @@ pub async fn http_for(
     {
         gateway.runner().set_page(format!("http://{address}/"));
     }
-    let keeping = tokio::spawn(keep_runs(Arc::downgrade(gateway)));
+    let abort = shutdown.abort.clone();
+    let upkeep = RunUpkeep::until(gateway, async move { abort.cancelled().await });
     let service = HttpService::new(ServiceParts {
         runner: gateway.runner().clone(),
         sessions: Arc::new(sessions(&settings.store).await?),
@@ -144,17 +134,42 @@ pub async fn http_for(
     service.show_gateway(gateway);
     begin(&service);
     let router = service.router().merge(mcp_router(agent, mode, &service, &shutdown));
-    let aborting = tokio::spawn(abort_runs(gateway.runner().clone(), shutdown.abort.clone()));
     let following = tokio::spawn(follow_rules(Arc::clone(gateway), service.clone(), over_tcp, audience));
     let limits = ServerLimits { grace: settings.limits.shutdown_grace, ..ServerLimits::default() };
     let served = serve(listener, router, shutdown, limits).await;
     following.abort();
-    aborting.abort();
-    keeping.abort();
+    drop(upkeep);
     if let Err(error) = service.close().await {
         tracing::warn!(%error, "sessions could not be removed; they remain until they expire");
     }
     served
+}
+
+/// What an open door does for runs: takes over durable runs of processes that are gone, and aborts all runs at the end. It
+/// stops when this is dropped.
+pub struct RunUpkeep {
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+impl RunUpkeep {
+    /// For clients at pipes or sockets: their runs may go on for a while after the shutdown has begun.
+    pub fn of_streams(gateway: &Arc<Gateway>, shutdown: CancellationToken) -> Self {
+        Self::until(gateway, async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(STDIO_GRACE).await;
+        })
+    }
+
+    /// Aborts the runs of all doors once the grace period is over: an MCP client then gets the report of its run.
+    fn until(gateway: &Arc<Gateway>, grace: impl Future<Output = ()> + Send + 'static) -> Self {
+        let runner = gateway.runner().clone();
+        let keeping = tokio::spawn(keep_runs(Arc::downgrade(gateway)));
+        let aborting = tokio::spawn(async move {
+            grace.await;
+            runner.abort_runs();
+        });
+        RunUpkeep { _tasks: [keeping, aborting].map(AbortOnDropHandle::new) }
+    }
 }
 
 /// Takes over durable runs of processes that are gone. A store that cannot be reached is tried again.
@@ -170,12 +185,6 @@ async fn keep_runs(gateway: Weak<Gateway>) {
         drop(gateway);
         tokio::time::sleep(OPEN_INTERVAL).await;
     }
-}
-
-/// Aborts the runs of all doors once the grace period is over: an MCP client then gets the report of its run.
-async fn abort_runs(runner: Runner, abort: CancellationToken) {
-    abort.cancelled().await;
-    runner.abort_runs();
 }
 
 /// The admission rules of a configuration. A Unix socket needs no token.

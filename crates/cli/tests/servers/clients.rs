@@ -89,6 +89,8 @@ fn what_add_cannot_mean_is_refused_with_what_it_can() {
     refused(&["add", "x", "https://x.example", "--env", "A=b"], "--header");
     refused(&["add", "x", "--header", "A=b", "--", "prog"], "--env");
     refused(&["add", "x", "--transport", "stdio", "https://x.example"], "a program after --");
+    refused(&["add", "", "--", "prog"], "must not be empty");
+    refused(&["add", " x", "--", "prog"], "nor begin or end with white space");
     assert!(!user.path(OWN).exists());
 }
 
@@ -111,4 +113,29 @@ fn connect_takes_served_servers_out_and_disconnect_puts_them_back() {
     let (code, screen) = user.on_terminal(&["connect", "cursor"], "y\n");
     assert!(code == 0 && screen.contains("taken out"), "{screen}");
     assert!(json_of(&user, ".cursor/mcp.json")["mcpServers"]["tracker"].is_null());
+}
+
+#[test]
+fn connect_names_the_servers_that_the_file_of_the_project_starts_too() {
+    let user = User::with_home_elsewhere();
+    let own = json!({ "mcpServers": { "tracker": { "command": "t" }, "notes": { "command": "n" } } });
+    std::fs::create_dir_all(user.home().join(".config/toolgate")).expect("a folder");
+    std::fs::write(user.home().join(OWN), own.to_string()).expect("written");
+    let project = json!({ "mcpServers": { "tracker": { "command": "t" }, "other": { "command": "o" } } });
+    for (client, file) in [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json")] {
+        user.write(file, &project.to_string());
+        let (code, _, stderr) = user.try_run(&["connect", client]);
+        let advice = format!("toolgate connect {client} --project --take-over");
+        assert!(code == 0 && stderr.contains("also starts tracker itself in this folder"), "{stderr}");
+        assert!(stderr.contains(file) && stderr.contains(&advice), "{stderr}");
+        assert_eq!(json_of(&user, file), project, "it is only told of");
+        let (_, _, stderr) = user.try_run(&["connect", client, "--keep"]);
+        assert!(!stderr.contains("tracker"), "{stderr}");
+        user.run(&["connect", client, "--project", "--take-over"]);
+        assert!(json_of(&user, file)["mcpServers"]["tracker"].is_null());
+        let (_, _, stderr) = user.try_run(&["connect", client]);
+        assert!(!stderr.contains("tracker"), "{stderr}");
+    }
+    user.write(".mcp.json", "{");
+    assert_eq!(user.try_run(&["connect", "claude-code"]).0, 0, "a broken file of the project is no obstacle");
 }

@@ -141,3 +141,61 @@ fn standard_error_that_nobody_reads_does_not_keep_serve_from_ending() {
         assert!(status.success() || signal.is_some(), "{status}");
     }
 }
+
+/// One bad part of the file costs itself; what it costs is told wherever the configuration is read.
+#[test]
+fn a_bad_part_of_the_configuration_costs_no_other() {
+    let user = User::new();
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let config = json!({
+        "mcpServers": { "tracker": demo, "null": null, "list": [], "unset": demo, "filter": demo, " x": demo },
+        "toolgate": {
+            "backends": {
+                "unset": { "timeout": "${NOT_SET_ANYWHERE}" }, "filter": { "allow": [""] }, "removed": { "deny": ["*"] },
+            },
+            "functions": {
+                "stock": { "url": "http://127.0.0.1:9/", "headers": { "A": "${NOT_SET_ANYWHERE}" } },
+                "gone": { "tool": "removed.get_issue" },
+                "issue": { "tool": "tracker.get_issue" },
+            },
+            "data": { "sales": { "file": "${NOT_SET_ANYWHERE}" } },
+        },
+    });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let (code, stdout, stderr) = user.try_run(&["list", "--json"]);
+    assert_eq!(code, 1, "some are not up: {stderr}");
+    let listed: Value = serde_json::from_str(&stdout).expect("JSON");
+    let rows = listed["backends"].as_array().expect("rows");
+    let states: Vec<(&str, &str)> =
+        rows.iter().filter_map(|row| Some((row["name"].as_str()?, row["state"].as_str()?))).collect();
+    let down = "needs configuration";
+    assert_eq!(states, [("filter", down), ("list", down), ("null", down), ("tracker", "ready"), ("unset", down)]);
+    let (_, stdout, stderr) = user.try_run(&["call", "tracker.get_issue", r#"{"number": 3}"#]);
+    assert!(stdout.contains("\"number\""), "{stdout}{stderr}");
+    for left_out in [
+        "toolgate.functions.stock.headers.A: the environment variable NOT_SET_ANYWHERE is not set; the function is left out",
+        "toolgate.functions.gone.tool: the server of this tool is not in mcpServers; the function is left out",
+        "toolgate.data.sales.file: the environment variable NOT_SET_ANYWHERE is not set; the data is left out",
+        "toolgate.backends.removed: no server of this name in mcpServers; these settings have no effect",
+        "nor begin or end with white space; the server is left out",
+    ] {
+        assert!(stderr.contains(left_out), "{left_out}\n{stderr}");
+    }
+    let mut client = Client::new(&user, &[]);
+    assert_eq!(client.chain("return (await issue({ number: 1 })).number"), json!(1));
+    let failed = client.chain("try { return await filter.get_issue({ number: 1 }) } catch (e) { return e.message }");
+    assert!(failed.to_string().contains("toolgate.backends.filter.allow[0]"), "{failed}");
+    client.leave();
+}
+
+#[test]
+fn a_server_that_a_function_uses_can_be_removed() {
+    let user = User::new();
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let functions = json!({ "issue": { "tool": "other.get_issue" } });
+    let config = json!({ "mcpServers": { "tracker": demo, "other": demo }, "toolgate": { "functions": functions } });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    user.run(&["remove", "other"]);
+    let (code, _, stderr) = user.try_run(&["list"]);
+    assert!(code == 0 && stderr.contains("the function is left out"), "{stderr}");
+}

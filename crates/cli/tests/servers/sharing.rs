@@ -1,6 +1,9 @@
 //! Windows that share one gateway, and servers that are started again.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,19 +35,50 @@ fn wait_until(what: &str, is_true: impl Fn() -> bool) {
 
 /// A daemon that windows can attach to.
 fn daemon(user: &User) -> Child {
-    let mut child = user.command(&["daemon"]).stderr(Stdio::piped()).spawn().expect("the binary starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let first = lines.next().expect("a line").expect("UTF-8");
-    assert!(first.contains("windows attach at"), "{first}");
-    // Whatever else it says must not block it.
-    std::thread::spawn(move || lines.for_each(drop));
+    let (child, _) = daemon_at(&mut user.command(&["daemon"]), |_| {});
     child
 }
 
-fn end(mut child: Child) {
+/// The same with the path of its socket; `said` gets the later lines of its standard error.
+fn daemon_at(command: &mut Command, said: impl Fn(&str) + Send + 'static) -> (Child, PathBuf) {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let first = lines.next().expect("a line").expect("UTF-8");
+    let socket = first.split("windows attach at ").nth(1).unwrap_or_else(|| panic!("{first}")).trim().into();
+    // Whatever else it says must not block it.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| said(&line)));
+    (child, socket)
+}
+
+fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    assert!(Command::new("kill").args([name, &id]).status().expect("kill runs").success());
+}
+
+fn end(mut child: Child) {
+    signal(&child, "-TERM");
     assert!(child.wait().expect("it ends").success());
+}
+
+/// A function `mark` of programs, and what it posts to.
+fn mark() -> (TcpListener, serde_json::Value) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    (listener, json!({ "mark": { "url": url, "timeout": "1m", "idempotent": true } }))
+}
+
+/// A call of `mark` that has arrived, to be answered.
+fn marked(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("set");
+    let arrived = std::cell::RefCell::new(None);
+    wait_until("the program calls mark", || {
+        *arrived.borrow_mut() = listener.accept().ok();
+        arrived.borrow().is_some()
+    });
+    let (mut stream, _) = arrived.into_inner().expect("a connection");
+    stream.set_nonblocking(false).expect("set");
+    assert!(stream.read(&mut [0; 4096]).expect("a request") > 0);
+    stream
 }
 
 const ONE: &str = "return (await tracker.get_issue({ number: 1 })).number";
@@ -148,4 +182,147 @@ fn restart_starts_a_failed_server_again_wherever_it_runs() {
     let folder = user.home().join(".local/state/toolgate/run");
     let left = std::fs::read_dir(folder).expect("a folder").count();
     assert_eq!(left, 0, "sockets go with their gateways");
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_gives_its_windows_the_reports_of_their_runs() {
+    let (listener, functions) = mark();
+    let limits = json!({ "limits": { "chain": { "timeout": "10m" } } });
+    let (user, _) = with_own_server(json!({ "functions": functions, "sandbox": limits }));
+    let mut running = daemon(&user);
+    let mut client = Client::new(&user, &[]);
+    let code = "await mark(); await new Promise(resolve => setTimeout(resolve, 600_000))";
+    let call = json!({ "name": "call_tool_chain", "arguments": { "code": code } });
+    client.send(&json!({ "jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call }));
+    let mut stream = marked(&listener);
+    stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").expect("answered");
+    signal(&running, "-TERM");
+    let answer = loop {
+        let message = client.next();
+        if message["id"] == 99 {
+            break message;
+        }
+    };
+    let report = &answer["result"]["_meta"]["toolgate/report"];
+    assert_eq!((&report["code"], &report["calls"][0]["name"]), (&json!("ABORTED"), &json!("mark")), "{answer}");
+    assert!(running.wait().expect("it ends").success());
+    assert_eq!(client.child.wait().expect("it ends").code(), Some(1), "its daemon is gone");
+}
+
+#[test]
+fn a_daemon_that_is_started_anew_takes_over_durable_runs() {
+    let (listener, functions) = mark();
+    let user = User::new();
+    let file = |name: &str| user.path(name).to_str().expect("UTF-8").to_owned();
+    let runs = json!({ "store": file("runs.db"), "key_file": file("runs.key"), "lease": "400ms" });
+    let config = json!({ "mcpServers": {}, "toolgate": { "functions": functions, "runs": runs } });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let mut first = daemon(&user);
+    let mut client = Client::new(&user, &[]);
+    let call = json!({ "name": "call_tool_chain", "arguments": { "code": "return await mark()", "durable": true } });
+    client.send(&json!({ "jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": call }));
+    let unanswered = marked(&listener);
+    first.kill().expect("killed");
+    first.wait().expect("it ends");
+    drop(unanswered);
+    client.child.wait().expect("it ends");
+    let second = daemon(&user);
+    // No window has asked it for anything.
+    let mut stream = marked(&listener);
+    stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").expect("answered");
+    wait_until("the run is done", || {
+        user.json(&["runs", "list", "--status", "done", "--json"]).as_array().is_some_and(|runs| runs.len() == 1)
+    });
+    end(second);
+}
+
+/// The value comes from a command: no change of a file tells the daemon of it.
+#[test]
+fn a_hangup_of_an_attached_window_has_the_daemon_read_its_configuration_again() {
+    let user = User::new();
+    let word = user.path("word").to_str().expect("UTF-8").to_owned();
+    let server = json!({
+        "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"], "env": { "WORD": format!("${{cmd:cat {word}}}") },
+    });
+    let config = json!({ "mcpServers": { "tracker": server }, "toolgate": { "secrets": { "commands": true } } });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let running = daemon(&user);
+    let mut client = Client::new(&user, &[]);
+    let failed = client.call("call_tool_chain", json!({ "code": ONE }));
+    assert_eq!(failed["isError"], true, "{failed}");
+    user.write("word", "x\n");
+    signal(&client.child, "-HUP");
+    while client.next()["method"] != "notifications/tools/list_changed" {}
+    assert_eq!(client.chain(ONE), json!(1));
+    client.leave();
+    end(running);
+}
+
+#[test]
+fn a_daemon_without_free_descriptors_takes_windows_again_later() {
+    let (user, program) = with_own_server(json!({}));
+    let daemon = user.command(&["daemon"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 128; exec \"$0\" daemon"]).arg(daemon.get_program());
+    limited.current_dir(user.path("")).stdin(Stdio::null());
+    for (name, value) in daemon.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let (failed, failure) = std::sync::mpsc::channel();
+    let (running, socket) = daemon_at(&mut limited, move |line| {
+        if line.contains("accepting a connection at the shared socket failed") {
+            let _ = failed.send(());
+        }
+    });
+    // They say nothing: each holds a descriptor of the daemon for as long as it may take for its first line.
+    let held: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&socket).expect("connected")).collect();
+    failure.recv_timeout(WAIT_TIMEOUT).expect("it has no descriptor left");
+    drop(held);
+    let mut client = Client::new(&user, &[]);
+    assert_eq!(client.chain(ONE), json!(1));
+    assert!(socket.exists());
+    let mut second = Client::new(&user, &[]);
+    assert_eq!(second.chain(ONE), json!(1));
+    assert_eq!(processes_with(&program), 1, "both are attached");
+    client.leave();
+    second.leave();
+    end(running);
+}
+
+/// The path of a Unix socket has about a hundred bytes: below a deep folder there is none.
+#[test]
+fn a_window_whose_daemon_cannot_be_started_serves_itself() {
+    let (user, _) = with_own_server(json!({ "share": true }));
+    let state = user.path(&"deep/".repeat(30));
+    let mut command = user.command(&["serve"]);
+    let errors = user.path("errors");
+    command.env("XDG_STATE_HOME", &state).stderr(std::fs::File::create(&errors).expect("a file"));
+    let mut client = Client::start(&mut command);
+    assert_eq!(client.chain(ONE), json!(1));
+    client.leave();
+    let said = std::fs::read_to_string(errors).expect("readable");
+    assert!(said.contains("no daemon could be started (exit status: 1)"), "{said}");
+}
+
+#[test]
+fn a_window_whose_client_has_left_ends_though_the_daemon_hangs() {
+    let (user, _) = with_own_server(json!({}));
+    let (running, socket) = daemon_at(&mut user.command(&["daemon"]), |_| {});
+    end(running);
+    let hanging = UnixListener::bind(&socket).expect("a socket");
+    let mut window = user.command(&["serve"]).stdout(Stdio::null()).spawn().expect("the binary starts");
+    let (mut stream, _) = hanging.accept().expect("a window");
+    let mut hello = String::new();
+    BufReader::new(stream.try_clone().expect("a copy")).read_line(&mut hello).expect("a line");
+    assert!(hello.contains("attach"), "{hello}");
+    stream.write_all(b"{\"ok\":true,\"message\":\"attached\"}\n").expect("written");
+    // Its standard input is at its end, and the conversation stays open.
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(window.wait()));
+    let status = end.recv_timeout(WAIT_TIMEOUT).expect("it ends").expect("a status");
+    assert!(status.success(), "{status}");
+    drop(stream);
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::checker::Checker;
 use super::flag;
+use super::parts::FilePart;
 use crate::raw::{self, Located, Table};
 use crate::values::Endpoint;
 
@@ -48,12 +49,17 @@ pub(super) fn weather(checker: &mut Checker<'_>, raw: &raw::Weather) -> Weather 
     Weather { enabled, base_url: checker.get(&raw.base_url) }
 }
 
+/// Checks all data sources. Those with problems are left out later, by their part of the file.
 pub(super) fn data(
     checker: &mut Checker<'_>,
     raw: &Option<Located<Table<raw::DataSource>>>,
 ) -> BTreeMap<String, DataSource> {
     let mut sources = BTreeMap::new();
-    for (name, raw) in raw.as_ref().map(|rows| rows.value.0.as_slice()).unwrap_or_default() {
+    let Some(Located { value: Table(rows, unreadable), .. }) = raw else { return sources };
+    for name in rows.iter().map(|(name, _)| name).chain(unreadable) {
+        checker.parts.add(&name.place, FilePart::Data(name.value.clone()));
+    }
+    for (name, raw) in rows {
         if let Some(source) = source(checker, name, &raw.value) {
             sources.insert(name.value.clone(), source);
         }

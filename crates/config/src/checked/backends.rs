@@ -10,6 +10,7 @@ use super::checker::Checker;
 use super::envfile;
 use super::login::{self, LoginSettings};
 use super::openapi::{self, OpenApi};
+use super::parts::FilePart;
 use super::server_sandbox::{self, ServerSandbox};
 use crate::raw::reader::closest;
 use crate::raw::{self, Located, Location, RawText, StringMap};
@@ -175,17 +176,7 @@ pub(super) fn check(
     let mut servers = Servers::default();
     let sections = [&file.mcp_servers, &file.servers];
     for (key, server) in sections.into_iter().flatten().flat_map(|section| &section.value.0) {
-        let name = match BackendName::new(&key.value) {
-            Ok(name) => name,
-            Err(message) => {
-                checker.wrong(&key.place, message, "");
-                continue;
-            }
-        };
-        if !servers.names.insert(name.clone()) {
-            checker.wrong(&key.place, "the server is in both mcpServers and servers", "remove one of the two entries");
-            continue;
-        }
+        let Some(name) = new_name(checker, key, &mut servers) else { continue };
         // A disabled server is not validated: its variables need not be set.
         if super::flag(&server.value.disabled, false) || !super::flag(&server.value.enabled, true) {
             servers.disabled.push(name);
@@ -203,12 +194,50 @@ pub(super) fn check(
             servers.backends.insert(name, BackendConfig { transport, policy });
         }
     }
-    for (key, _) in own.iter().filter(|(own, _)| !servers.names.contains(own.value.as_str())) {
-        let known: Vec<&str> = servers.names.iter().map(BackendName::as_str).collect();
-        let help = closest(&key.value, &known).map(|near| format!("did you mean {near}?")).unwrap_or_default();
+    for key in sections.into_iter().flatten().flat_map(|section| &section.value.1) {
+        new_name(checker, key, &mut servers);
+    }
+    assign_settings(checker, toolgate, &servers.names);
+    servers
+}
+
+/// The name of a server that no server before it has. What is wrong in its entry is a problem of this server.
+fn new_name(checker: &mut Checker<'_>, key: &Located<String>, servers: &mut Servers) -> Option<BackendName> {
+    let name = match BackendName::new(&key.value) {
+        Ok(name) => name,
+        Err(message) => {
+            checker.parts.add(&key.place, FilePart::NamelessServer);
+            checker.wrong(&key.place, message, "");
+            return None;
+        }
+    };
+    checker.parts.add(&key.place, FilePart::Server(name.clone()));
+    if !servers.names.insert(name.clone()) {
+        checker.wrong(&key.place, "the server is in both mcpServers and servers", "remove one of the two entries");
+        return None;
+    }
+    Some(name)
+}
+
+/// Says whose problems those of `toolgate.backends` are, and reports settings of servers that do not exist.
+///
+/// Where a server without settings has almost the name, it is the one that they are probably for. Then it is not started:
+/// the settings may be what hides its tools.
+fn assign_settings(checker: &mut Checker<'_>, toolgate: &raw::Toolgate, names: &BTreeSet<BackendName>) {
+    let Some(Located { value: raw::Table(rows, unreadable), .. }) = &toolgate.backends else { return };
+    let keys: Vec<&Located<String>> = rows.iter().map(|(key, _)| key).chain(unreadable).collect();
+    let known: Vec<&str> = names.iter().map(BackendName::as_str).collect();
+    for key in &keys {
+        if let Some(name) = names.get(key.value.as_str()) {
+            checker.parts.add(&key.place, FilePart::Server(name.clone()));
+            continue;
+        }
+        let near = closest(&key.value, &known);
+        let meant = near.filter(|near| !keys.iter().any(|key| key.value == *near)).and_then(|near| names.get(near));
+        checker.parts.add(&key.place, meant.cloned().map_or(FilePart::Orphan, FilePart::Server));
+        let help = near.map(|near| format!("did you mean {near}?")).unwrap_or_default();
         checker.wrong(&key.place, "no server of this name in mcpServers", help);
     }
-    servers
 }
 
 fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, defaults: &Defaults) -> BackendPolicy {

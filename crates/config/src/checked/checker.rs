@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::commands::Commands;
+use super::parts::FileParts;
 use super::secret_values::SecretValues;
 use crate::problem::Problem;
 use crate::raw::{Located, Location, Raw, RawText};
@@ -19,6 +20,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) env: &'a Env,
     folder: PathBuf,
     problems: Vec<Problem>,
+    /// The parts of the file without which the rest can be used.
+    pub(super) parts: FileParts,
     allows_commands: bool,
     commands: Commands,
     /// Files besides the configuration's own that values came from.
@@ -30,6 +33,7 @@ pub(crate) struct Checker<'a> {
 /// What a validation found beside the settings.
 pub(super) struct Findings {
     pub(super) problems: Vec<Problem>,
+    pub(super) parts: FileParts,
     /// The files that values came from.
     pub(super) files: BTreeSet<PathBuf>,
     pub(super) secrets: SecretValues,
@@ -73,15 +77,15 @@ impl<'a> Checker<'a> {
         let secrets = raw.file.toolgate.as_ref().and_then(|toolgate| toolgate.value.secrets.as_ref());
         let allows_commands = secrets.is_some_and(|secrets| super::flag(&secrets.value.commands, false));
         let problems = raw.problems.clone();
-        let commands = Commands::default();
+        let (parts, commands) = (FileParts::default(), Commands::default());
         let (files, secrets) = (BTreeSet::new(), SecretValues::default());
-        Self { source: &raw.source, env, folder, problems, allows_commands, commands, files, secrets }
+        Self { source: &raw.source, env, folder, problems, parts, allows_commands, commands, files, secrets }
     }
 
     /// What was found beside the settings.
     pub(super) fn finish(self) -> Findings {
-        let Checker { problems, files, secrets, .. } = self;
-        Findings { problems, files, secrets }
+        let Checker { problems, parts, files, secrets, .. } = self;
+        Findings { problems, parts, files, secrets }
     }
 
     /// Grows with every value that is the output of a command.

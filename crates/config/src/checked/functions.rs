@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::backends::headers;
 use super::checker::Checker;
+use super::parts::FilePart;
 use crate::raw::{self, Located};
 use crate::values::{BackendName, Endpoint, FunctionName, Method, Secret};
 
@@ -59,7 +60,7 @@ pub enum FunctionTarget {
     },
 }
 
-/// Checks all functions of a file.
+/// Checks all functions of a file. Those with problems are left out later, by their part of the file.
 pub(super) fn check(
     checker: &mut Checker<'_>,
     toolgate: &raw::Toolgate,
@@ -67,7 +68,10 @@ pub(super) fn check(
     timeout: Duration,
 ) -> BTreeMap<FunctionName, Function> {
     let mut functions = BTreeMap::new();
-    let rows = toolgate.functions.as_ref().map(|functions| functions.value.0.as_slice()).unwrap_or_default();
+    let Some(Located { value: raw::Table(rows, unreadable), .. }) = &toolgate.functions else { return functions };
+    for name in rows.iter().map(|(name, _)| name).chain(unreadable) {
+        checker.parts.add(&name.place, FilePart::Function(name.value.clone()));
+    }
     for (name, raw) in rows {
         let checked = function(checker, name, raw, backends, timeout);
         match (FunctionName::new(&name.value), checked) {

@@ -12,6 +12,7 @@ mod functions;
 mod limits;
 mod login;
 mod openapi;
+mod parts;
 mod policy;
 mod runs;
 mod secret_values;
@@ -36,9 +37,8 @@ pub use server_sandbox::ServerSandbox;
 pub use service::{Http, HttpOAuth, Key, OAuthScope};
 pub use telemetry::TelemetrySettings;
 
-use super::problem::{Problem, ProblemSeverity, Unset};
+use super::problem::{Problem, Unset};
 use super::raw::{self, Raw};
-use super::text::join;
 use super::values::{
     Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, Reuse, SecretPlace,
     StoreSetting,
@@ -46,6 +46,7 @@ use super::values::{
 use super::vars::Env;
 use backends::Servers;
 use checker::{Checker, Findings};
+use parts::FilePart;
 use toolgate_wire::{LimitRequest, Profiles};
 
 /// A validated configuration.
@@ -71,8 +72,9 @@ pub struct Checked {
     pub warnings: Vec<Problem>,
 }
 
-/// A server that needs configuration: a variable or a secret is not set, a file is missing, or the URL is invalid.
-#[derive(Debug, Clone, PartialEq)]
+/// A server that needs configuration: a variable or a secret is not set, a file is missing, the URL is invalid, or its
+/// settings under `toolgate.backends` are.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Incomplete {
     /// What is wrong; at least one.
     pub problems: Vec<Problem>,
@@ -107,8 +109,16 @@ impl Incomplete {
             parts.insert(0, format!("set {}", variables.join(", ")));
         }
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
-        parts.extend(others.map(|problem| problem.message.clone()));
+        parts.extend(others.map(sentence));
         parts.join("; ")
+    }
+}
+
+/// What is wrong with a server; with the setting, where that is not in the server's entry.
+fn sentence(problem: &Problem) -> String {
+    match problem.path.starts_with("toolgate.") {
+        true => format!("{}: {}", problem.path, problem.message),
+        false => problem.message.clone(),
     }
 }
 
@@ -291,7 +301,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
     let servers = backends::check(&mut checker, &raw.file, &toolgate, &call);
     let store = checker.get(&toolgate.store).unwrap_or(StoreSetting::Memory);
     let runs = runs::check(&mut checker, &value(&toolgate.runs), &store);
-    let settings = Settings {
+    let mut settings = Settings {
         mode: checker.get(&toolgate.mode).unwrap_or(Mode::Code),
         share: flag(&toolgate.share, false),
         tools: agent::tools(&value(&toolgate.tools)),
@@ -325,51 +335,23 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         },
         allow_runtime_registration: flag(&toolgate.allow_runtime_registration, false),
     };
-    let Findings { mut problems, files, secrets } = checker.finish();
+    let Findings { mut problems, parts, files, secrets } = checker.finish();
     problems.sort_by_key(|problem| problem.position);
-    let Servers { mut backends, disabled, names, commanded } = servers;
-    let (mut incomplete, problems) = by_server(problems, &names);
-    if problems.iter().any(|problem| problem.severity == ProblemSeverity::Error) {
-        // Whoever repairs the file wants to see all of it.
-        let own = incomplete.into_values().flat_map(|server| server.problems);
-        let mut all: Vec<Problem> = problems.into_iter().chain(own).collect();
-        all.sort_by_key(|problem| problem.position);
-        return Err(all);
+    let problems = parts.sort(problems);
+    if problems.is_fatal() {
+        return Err(problems.all());
     }
+    settings.functions.retain(|name, _| !problems.leaves_out(&FilePart::Function(name.as_str().to_owned())));
+    settings.data.retain(|name, _| !problems.leaves_out(&FilePart::Data(name.clone())));
+    let (mut incomplete, warnings) = problems.warnings();
+    let Servers { mut backends, disabled, commanded, .. } = servers;
     for (name, server) in &mut incomplete {
         server.transport = backends.remove(name).map(|backend| backend.transport);
     }
     // A disabled server is not looked into.
     let incomplete = incomplete.into_iter().filter(|(name, _)| !disabled.contains(name)).collect();
     let file = raw.source.file().to_owned();
-    Ok(Checked { file, backends, disabled, incomplete, settings, files, commanded, secrets, warnings: problems })
-}
-
-/// Separates the errors inside single servers' entries from everything else.
-fn by_server(
-    problems: Vec<Problem>,
-    names: &BTreeSet<BackendName>,
-) -> (BTreeMap<BackendName, Incomplete>, Vec<Problem>) {
-    let paths: Vec<(String, &BackendName)> = names
-        .iter()
-        .flat_map(|name| ["mcpServers", "servers"].map(|section| (join(section, name.as_str()), name)))
-        .collect();
-    let (mut own, mut others) = (BTreeMap::new(), Vec::new());
-    for problem in problems {
-        let inside = |path: &str| {
-            problem.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
-        let server = paths.iter().find(|(path, _)| problem.severity == ProblemSeverity::Error && inside(path));
-        match server {
-            Some((_, name)) => {
-                let server =
-                    own.entry((*name).clone()).or_insert_with(|| Incomplete { problems: Vec::new(), transport: None });
-                server.problems.push(problem);
-            }
-            None => others.push(problem),
-        }
-    }
-    (own, others)
+    Ok(Checked { file, backends, disabled, incomplete, settings, files, commanded, secrets, warnings })
 }
 
 fn sandbox(checker: &mut Checker<'_>, raw: &raw::Sandbox) -> Sandbox {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use super::translate::DroppedKey;
 use super::translate::{Translated, translate};
-use super::{Client, MAX_CLIENT_FILE_BYTES, Roots, Scope, owner, workspace};
+use super::{Client, MAX_CLIENT_FILE_BYTES, Roots, Scope, opencode, owner, workspace};
 use crate::checked::starts_toolgate;
 use crate::problem::{Problem, ProblemSeverity};
 use crate::raw::{Location, RawSetting as _, Reader, Server};
@@ -110,6 +110,14 @@ pub fn found(client: Client, roots: &Roots, projects: Projects) -> ClientServers
     if client == Client::ClaudeCode {
         disable_rejected(&mut servers, roots);
     }
+    if client == Client::OpenCode {
+        let [user, project] = [Scope::User, Scope::Project].map(|scope| tool_rules(roots.file(client, scope)));
+        for server in &mut servers {
+            // What a project shows again is shown of the servers of the project alone.
+            let own = if server.scope == Scope::Project { project.as_slice() } else { &[] };
+            opencode::filter(server, user.iter().chain(own));
+        }
+    }
     for server in servers.iter_mut().filter(|server| projects == Projects::Current && server.skipped.is_none()) {
         if let Some(project) = server.project.clone().filter(|_| !is_here(server)) {
             server.skipped = Some(SkippedServer::OtherProject(project));
@@ -122,8 +130,18 @@ pub fn found(client: Client, roots: &Roots, projects: Projects) -> ClientServers
 /// All servers of one file, of any client. Naming the file is consent to its content.
 pub fn found_in(file: &Path) -> Result<Vec<FoundServer>, Vec<Problem>> {
     let mut servers = servers_of(file, owner(file), None, Scope::User)?;
+    if owner(file) == Some(Client::OpenCode) {
+        let rules = tool_rules(Some(file.to_owned()));
+        servers.iter_mut().for_each(|server| opencode::filter(server, rules.iter()));
+    }
     mark_repeated(&mut servers);
     Ok(servers)
+}
+
+/// The tool filters of a file of opencode; none if it cannot be read, which is reported with its servers.
+fn tool_rules(file: Option<PathBuf>) -> Vec<opencode::ToolRule> {
+    let source = file.and_then(|file| Source::open_within(&file, MAX_CLIENT_FILE_BYTES).ok());
+    source.and_then(|source| source.tree().ok()).map(|tree| opencode::rules(&tree)).unwrap_or_default()
 }
 
 fn servers_of(

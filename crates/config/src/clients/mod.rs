@@ -3,11 +3,12 @@
 //! Home directory, working directory and operating system are parameters, so that tests can set them.
 //!
 //! # Layout
-//! - [`import`]: finds servers in the files; `translate`: their entries in Toolgate's format
+//! - [`import`]: finds servers in the files; `translate`: their entries in Toolgate's format; `opencode`: filters beside them
 //! - [`connect`]: adds Toolgate to a file, takes the servers out that it serves, and undoes both
 
 pub mod connect;
 pub mod import;
+mod opencode;
 mod translate;
 
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde_json::{Map, Value as Json, json};
 
 use crate::problem::Problem;
-use crate::text::tree::{Entry, Node, TextSpan, Value};
+use crate::text::tree::{Node, TextSpan, Value};
 use crate::text::{Source, join};
 use crate::values::Setting;
 
@@ -55,9 +55,10 @@ pub(crate) struct AnyScalar;
 #[derive(Debug, Clone)]
 pub(crate) struct RawJson(pub(crate) Json);
 
-/// Entries with user-defined names, in the order of the file.
+/// Entries with user-defined names, in the order of the file; then the names of entries that cannot be read, whose problems
+/// are reported.
 #[derive(Debug, Clone)]
-pub(crate) struct Table<T>(pub(crate) Vec<(Located<String>, Located<T>)>);
+pub(crate) struct Table<T>(pub(crate) Vec<(Located<String>, Located<T>)>, pub(crate) Vec<Located<String>>);
 
 /// Collects problems while settings are read.
 pub(crate) struct Reader<'a> {
@@ -179,7 +180,7 @@ impl StringMap {
 
 impl RawSetting for StringMap {
     fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
-        rows(node, place, reader, scalar).map(Self)
+        rows(node, place, reader, scalar).map(|(rows, _)| Self(rows))
     }
 
     fn schema() -> Json {
@@ -189,7 +190,7 @@ impl RawSetting for StringMap {
 
 impl<T: RawSetting> RawSetting for Table<T> {
     fn read(node: &Node, place: &Location, reader: &mut Reader<'_>) -> Option<Self> {
-        rows(node, place, reader, T::read).map(Self)
+        rows(node, place, reader, T::read).map(|(rows, unreadable)| Self(rows, unreadable))
     }
 
     fn schema() -> Json {
@@ -199,24 +200,28 @@ impl<T: RawSetting> RawSetting for Table<T> {
 
 type Rows<T> = Vec<(Located<String>, Located<T>)>;
 
+/// The rows of a table, and the names of those that cannot be read.
 fn rows<T>(
     node: &Node,
     place: &Location,
     reader: &mut Reader<'_>,
     read: fn(&Node, &Location, &mut Reader<'_>) -> Option<T>,
-) -> Option<Rows<T>> {
+) -> Option<(Rows<T>, Vec<Located<String>>)> {
     let Some(entries) = node.entries() else {
         reader.wrong_kind(node, place, "an object");
         return None;
     };
-    let row = |entry: &Entry| {
+    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
+    for entry in entries {
         let path = join(&place.path, &entry.key);
         let key = Located { value: entry.key.clone(), place: Location { span: entry.key_span, path: path.clone() } };
         let place = Location { span: entry.node.span, path };
-        let value = read(&entry.node, &place, reader)?;
-        Some((key, Located { value, place }))
-    };
-    Some(entries.iter().filter_map(row).collect())
+        match read(&entry.node, &place, reader) {
+            Some(value) => rows.push((key, Located { value, place })),
+            None => unreadable.push(key),
+        }
+    }
+    Some((rows, unreadable))
 }
 
 impl<T: RawSetting> RawSetting for Vec<Located<T>> {

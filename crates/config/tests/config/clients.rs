@@ -182,6 +182,34 @@ fn other_editors_and_agents_are_translated() {
     insta::assert_snapshot!(clients.map(|client| machine.found(client)).join("---\n"));
 }
 
+/// What opencode hides by `tools` and `permission` stays hidden; what cannot be translated is told.
+#[test]
+fn filters_of_opencode_become_settings_of_the_servers() {
+    let machine = Machine::new(Os::Linux);
+    let file = machine.write(
+        "home/.config/opencode/opencode.json",
+        r#"{"mcp": {"gh": {"type": "local", "command": ["g"]}, "db": {"type": "local", "command": ["d"]},
+                "web": {"type": "local", "command": ["w"]}, "fs": {"type": "local", "command": ["f"]}},
+            "tools": {"bash": false, "gh_delete_*": false, "gh_${x}": false, "gh_delete_note": true,
+                "db_*": false, "db_query": true, "web*": false, "fs_*": false, "fs_*_": 1},
+            "permission": {"edit": "ask", "gh_push": "deny", "db_dump": "ask", "fs_*": "allow"},
+            "agent": {"review": {"tools": {"web_*": true}}}}"#,
+    );
+    machine.write(
+        "project/opencode.json",
+        r#"{"mcp": {"here": {"type": "local", "command": ["h"]}}, "tools": {"web_*": true, "here_x": false}}"#,
+    );
+    insta::assert_snapshot!(machine.found(Client::OpenCode), @r#"
+    here (ROOT/project/opencode.json): {"command":"h","args":[],"cwd":"ROOT/project"} {"deny":["x"]}
+    gh (ROOT/home/.config/opencode/opencode.json): {"command":"g","args":[]} {"deny":["delete_*","__x_","push"]} without tools.gh_delete_note (tools that another pattern hides stay hidden)
+    db (ROOT/home/.config/opencode/opencode.json): {"command":"d","args":[]} {"allow":["query"]} without permission.db_dump (a rule of toolgate.policy asks about calls)
+    web (ROOT/home/.config/opencode/opencode.json): {"command":"w","args":[]} {"deny":["*"]} without agent.review.tools.web_* (Toolgate does not know the agents of a client)
+    fs (ROOT/home/.config/opencode/opencode.json): {"command":"f","args":[]} without tools.fs_*_ (it is neither true nor false)
+    "#);
+    let named = import::found_in(&file).unwrap();
+    assert_eq!(named[0].settings["deny"], serde_json::json!(["delete_*", "__x_", "push"]));
+}
+
 #[test]
 fn servers_of_other_projects_are_found_when_asked_for() {
     let machine = Machine::new(Os::Linux);

@@ -230,8 +230,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
         r#"{"toolgate": {"http": {"keys": [{"name": "a", "hash": 1}]}}}"#,
         r#"{"toolgate": {"http": {"allowed_origins": ["x"]}}}"#,
         r#"{"toolgate": {"http": {"allowed_hosts": ["a/b"]}}}"#,
-        r#"{"toolgate": {"backends": {"a": {"alow": []}}}}"#,
-        r#"{"toolgate": {"backends": {"a": {"allow": [""]}}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x"}}, "toolgate": {"backends": {"a": {"alow": []}}}}"#,
+        r#"{"mcpServers": {"a": {"command": "x"}}, "toolgate": {"backends": {"a": {"allow": [""]}}}}"#,
         r#"{"toolgate": {"functions": {"f": {"url": "x"}}}}"#,
         r#"{"toolgate": {"functions": {"f": {"tool": "x"}}}}"#,
         r#"{"toolgate": {"functions": {"f": {"url": "https://x", "method": "BREW"}}}}"#,
@@ -244,8 +244,10 @@ fn the_schema_refuses_what_the_reader_refuses() {
         r#"[]"#,
     ];
     for text in table {
+        // A server, a function or data: only that one is refused.
+        let is_of_part = |warning: &Problem| warning.message.contains("is left out");
         let refused = match read(text.as_bytes().to_vec(), "toolgate.json") {
-            Ok(checked) => !checked.incomplete.is_empty(),
+            Ok(checked) => !checked.incomplete.is_empty() || checked.warnings.iter().any(is_of_part),
             Err(_) => true,
         };
         assert!(refused, "the reader takes {text}");
@@ -351,9 +353,94 @@ fn a_bad_server_is_incomplete_and_the_others_are_used() {
 
 #[test]
 fn an_error_outside_of_servers_is_reported_with_theirs() {
-    let text = r#"{"mcpServers": {"bad": {"url": "${NOT_SET}"}}, "toolgate": {"backends": {"bad": {"deny": [""]}}}}"#;
+    let text = r#"{"mcpServers": {"bad": {"url": "${NOT_SET}"}}, "toolgate": {"backends": {"bad": {"deny": [""]}},
+        "functions": {"f": {}}, "audit": {"enabled": "yes"}}}"#;
     let problems = read(text.into(), "toolgate.json").unwrap_err();
-    assert_eq!(problems.len(), 2, "{}", shown(&problems));
+    assert_eq!(problems.len(), 4, "{}", shown(&problems));
+    assert!(problems.iter().all(|problem| !problem.message.contains("left out")), "{}", shown(&problems));
+}
+
+/// Also in its settings under `toolgate.backends`, and where its entry is none at all.
+#[test]
+fn an_error_of_one_server_is_its_state_wherever_it_is() {
+    let text = r#"{"mcpServers": {
+        "good": {"command": "x"}, "null": null, "list": [], "unset": {"command": "x"}, "empty": {"command": "x"},
+        "typo": {"command": "x"}, "github": {"command": "x"}, "off": {"command": "x", "disabled": true}
+    }, "toolgate": {"backends": {
+        "unset": {"timeout": "${NOT_SET}"}, "empty": {"allow": [""]}, "typo": {"alow": []}, "gihub": {"deny": ["*"]},
+        "off": {"allow": [""]}
+    }}}"#;
+    let checked = read(text.into(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+    assert_eq!(checked.backends.keys().map(ToString::to_string).collect::<Vec<_>>(), ["good"]);
+    let reasons: String =
+        checked.incomplete.iter().map(|(name, server)| format!("{name} {}\n", server.reason())).collect();
+    insta::assert_snapshot!(reasons, @r"
+    empty needs configuration: toolgate.backends.empty.allow[0]: must not be an empty pattern
+    github needs configuration: toolgate.backends.gihub: no server of this name in mcpServers
+    list needs configuration: must be an object, not a list
+    null needs configuration: must be an object, not null
+    typo needs configuration: toolgate.backends.typo.alow: unknown setting
+    unset needs configuration: set NOT_SET
+    ");
+    assert_eq!(shown(&checked.warnings), "");
+}
+
+#[test]
+fn what_cannot_be_used_for_itself_is_left_out_with_a_warning() {
+    let long = "n".repeat(500);
+    let text = r#"{"mcpServers": {
+        "good": {"command": "x"}, " x": {"command": 7}, "": null, "LONG": {"command": 7}
+    }, "toolgate": {
+        "backends": {"removed": {"timeout": "1s", "alow": []}, "god": {"deny": ["*"]}, "good": {}},
+        "functions": {
+            "fine": {"tool": "good.a"}, "gone": {"tool": "removed.a"}, "bad name": {"tool": "good.a"}, "none": null,
+            "head": {"url": "https://example.com", "headers": {"A": "${NOT_SET}"}}
+        },
+        "data": {"here": {"file": "a.json"}, "there": {"file": "${NOT_SET}"}, "none": 7}
+    }}"#;
+    let text = text.replace("LONG", &long);
+    let checked = read(text.into(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+    assert_eq!(checked.backends.keys().map(ToString::to_string).collect::<Vec<_>>(), ["good"]);
+    assert_eq!(checked.settings.functions.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["fine"]);
+    assert_eq!(checked.settings.data.keys().collect::<Vec<_>>(), ["here"]);
+    assert!(checked.incomplete.is_empty());
+    insta::assert_snapshot!(shown(&checked.warnings).replace(&"n".repeat(389), "N"), @r#"
+    toolgate.json:2:35: warning: mcpServers[" x"]: the name of a server must not contain control characters, nor begin or end with white space; the server is left out
+    toolgate.json:2:53: warning: mcpServers[" x"].command: must be a string, not a number; the server is left out
+    toolgate.json:2:57: warning: mcpServers[""]: the name of a server must not be empty; the server is left out
+    toolgate.json:2:61: warning: mcpServers[""]: must be an object, not null; the server is left out
+    toolgate.json:2:67: warning: mcpServers.N…: the name of a server must not exceed 200 characters; the server is left out
+    toolgate.json:2:583: warning: mcpServers.N…: must be a string, not a number; the server is left out
+    toolgate.json:4:22: warning: toolgate.backends.removed: no server of this name in mcpServers; these settings have no effect
+    toolgate.json:4:51: warning: toolgate.backends.removed.alow: unknown setting; these settings have no effect
+      help: did you mean allow?
+    toolgate.json:4:64: warning: toolgate.backends.god: no server of this name in mcpServers; these settings have no effect
+      help: did you mean good?
+    toolgate.json:6:58: warning: toolgate.functions.gone.tool: the server of this tool is not in mcpServers; the function is left out
+      help: write the tool as server.tool
+    toolgate.json:6:72: warning: toolgate.functions["bad name"]: the name of a function must consist of at most 100 letters, digits, _ and $, and must not begin with a digit; it may follow `api.`; the function is left out
+      help: choose another name
+    toolgate.json:6:112: warning: toolgate.functions.none: must be an object, not null; the function is left out
+    toolgate.json:7:69: warning: toolgate.functions.head.headers.A: the environment variable NOT_SET is not set; the function is left out
+      help: set NOT_SET, or give a default: ${NOT_SET:-default}
+    toolgate.json:9:64: warning: toolgate.data.there.file: the environment variable NOT_SET is not set; the data is left out
+      help: set NOT_SET, or give a default: ${NOT_SET:-default}
+    toolgate.json:9:87: warning: toolgate.data.none: must be an object, not a number; the data is left out
+    "#);
+}
+
+#[test]
+fn keys_policy_and_audit_are_used_as_they_are_written_or_not_at_all() {
+    for wrong in [
+        r#""http": {"keys": [{"name": "a", "hash": "${NOT_SET}"}]}"#,
+        r#""policy": [{"tool": "x"}]"#,
+        r#""audit": {"enabled": true, "file": "${NOT_SET}"}"#,
+        r#""backends": []"#,
+        r#""functions": 7"#,
+    ] {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"command": "x"}}}}, "toolgate": {{{wrong}}}}}"#);
+        assert!(read(text.into_bytes(), "toolgate.json").is_err(), "{wrong}");
+    }
 }
 
 #[cfg(unix)]
@@ -402,7 +489,10 @@ fn the_pattern_with_the_most_letters_says_what_a_tool_does() {
         let text = format!(
             r#"{{"mcpServers": {{"s": {{"command": "x"}}}}, "toolgate": {{"backends": {{"s": {{"tools": {tools}}}}}}}}}"#
         );
-        let problems = shown(&read(text.into_bytes(), "toolgate.json").unwrap_err());
+        let checked =
+            read(text.into_bytes(), "toolgate.json").unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+        assert!(checked.backends.is_empty(), "it is not started");
+        let problems = shown(&checked.incomplete["s"].problems);
         assert!(problems.contains(problem), "{problems}");
     }
 }

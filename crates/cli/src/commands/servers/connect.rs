@@ -27,6 +27,9 @@ pub(crate) fn connect(args: &ConnectArgs) -> anyhow::Result<Exit> {
         note(format_args!("  taken out, because Toolgate serves them: {}", names(&take)));
         note(format_args!("  `toolgate disconnect {}` puts them back", client.word()));
     }
+    if scope == Scope::User && !args.keep {
+        tell_of_project(client, &roots, &served);
+    }
     if written.changed {
         note(format_args!("next: {}", connecting::next_step(client)));
     } else {
@@ -75,6 +78,20 @@ fn servers_to_take(
         note(format_args!("{} also starts {shown} itself; --take-over takes them out of it", client.word()));
     }
     Ok(Vec::new())
+}
+
+/// Names the servers that Toolgate serves and that the client also starts by the file of the project in this folder.
+fn tell_of_project(client: Client, roots: &Roots, served: &[String]) {
+    let [project, user] = [Scope::Project, Scope::User].map(|scope| roots.file(client, scope));
+    let Some(file) = project.filter(|file| file.is_file() && Some(file) != user.as_ref()) else { return };
+    // A file of the project that cannot be read keeps nobody from connecting.
+    let mut both = connecting::servers(client, Scope::Project, roots).unwrap_or_default();
+    both.retain(|name| served.contains(name));
+    if !both.is_empty() {
+        let (file, word) = (escape::line(&file.to_string_lossy()).into_owned(), client.word());
+        note(format_args!("by {file}, {word} also starts {} itself in this folder", names(&both)));
+        note(format_args!("  `toolgate connect {word} --project --take-over` takes them out of it"));
+    }
 }
 
 fn names(names: &[String]) -> String {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use toolgate_catalog::names::{NameScope, sanitise};
 use toolgate_config::clients::{Client, Os, Roots};
 use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
+use toolgate_config::values::BackendName;
 use toolgate_config::{Env, lookup, schema as config_schema};
 
 use super::super::logins::login;
@@ -26,6 +27,7 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
+    BackendName::new(&args.name).map_err(Usage)?;
     let entry = match &args.openapi {
         Some(document) => openapi::entry(args, document)?,
         None => entry(args)?,

@@ -100,21 +100,30 @@ pub(super) async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
         use tokio::signal::unix::{SignalKind, signal};
         let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
         while hangup.recv().await.is_some() {
-            if servers.demo {
-                continue;
-            }
-            let file = gateway.config().file.clone();
-            let gate = gate(&servers);
-            let read = tokio::task::spawn_blocking(move || read_again(&file, &gate)).await;
-            match read {
-                Ok(Ok(config)) => drop(gateway.reload(config).await),
-                Ok(Err(problems)) => tracing::warn!("the configuration was not reloaded: {}", sentences(&problems)),
-                Err(_) => return,
+            if !servers.demo {
+                reload(&gateway, &servers).await;
             }
         }
     }
     #[cfg(not(unix))]
     drop((gateway, servers));
+}
+
+/// Reads the configuration again; one with an error changes nothing. Returns whether it was used.
+#[cfg(unix)]
+pub(super) async fn reload(gateway: &Arc<Gateway>, servers: &Servers) -> bool {
+    let (file, gate) = (gateway.config().file.clone(), gate(servers));
+    match tokio::task::spawn_blocking(move || read_again(&file, &gate)).await {
+        Ok(Ok(config)) => {
+            gateway.reload(config).await;
+            true
+        }
+        Ok(Err(problems)) => {
+            tracing::warn!("the configuration was not reloaded: {}", sentences(&problems));
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 #[cfg(unix)]

@@ -3,15 +3,15 @@
 //! Every gateway of a configuration listens at a Unix socket in a folder that only its user can enter. A conversation begins
 //! with one line of JSON in each direction; after `attach` the socket carries what standard input and output would. The
 //! daemon has the socket of the configuration and holds a lock beside it; a `serve` of its own has one by its process id,
-//! for `restart`, and for approvals that are remembered in its memory.
+//! for `restart`, and for approvals that are remembered in its memory. `window` is the side of a `serve` that attaches.
+
+mod window;
 
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -19,21 +19,22 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_backends::{Backend, BackendState};
 use toolgate_bridge::approvals::RememberedRule;
 use toolgate_config::Checked;
-use toolgate_config::trust::Gate;
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::{Gateway, engine_builder};
 use toolgate_mcp::server::{RequestScope, ToolMode, serve_stdio};
+use toolgate_service::doors::RunUpkeep;
 use toolgate_wire::CallerScope;
+pub(super) use window::attached;
 
 use super::super::Exit;
-use super::serve::{AHEAD, end_after, reload_on_hangup};
-use super::{Opened, configuration, gate};
-use crate::args::servers::{DaemonArgs, RestartArgs, ServeArgs};
+use super::serve::{AHEAD, FORCED_END_DELAY, end_after, reload, reload_on_hangup};
+use super::{Opened, configuration, gate, sentences};
+use crate::args::servers::{DaemonArgs, RestartArgs, Servers};
 use crate::log::Log;
 use crate::print::{escape, note};
 use crate::runner::cancel_on_signal;
@@ -44,12 +45,12 @@ const MAX_HELLO: u64 = 4096;
 const MAX_APPROVALS: u64 = 4 << 20;
 /// How long the other side may take for its first line.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long `serve` waits for the daemon that it started.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon that ends by itself waits for the next window.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause between two tries to reach a daemon that is starting.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a daemon that ends waits for the last answers to its windows; the MCP server bounds each of them too.
+const SESSIONS_TIMEOUT: Duration = Duration::from_secs(15);
+/// Delay after a failed `accept`, so that a process without free descriptors does not spin.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// What is asked for in the first line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +60,8 @@ enum Hello {
     Attach { version: String, mode: String },
     /// Start a server again.
     Restart { server: String },
+    /// Read the configuration again: a window got SIGHUP.
+    Reload,
     /// Tell the approvals of runs and sessions in a second line, as a list in JSON.
     Approvals,
     /// Forget one of them.
@@ -147,20 +150,64 @@ impl Drop for Bound {
     }
 }
 
-/// Who is attached, and whether the last one has left.
+/// The windows that are attached.
 #[derive(Default)]
-struct Clients {
-    count: AtomicUsize,
-    left: Notify,
+struct Windows {
+    state: watch::Sender<WindowCount>,
+}
+
+#[derive(Default)]
+struct WindowCount {
+    attached: usize,
+    /// Whether the gateway ends: no window may attach any more.
+    is_closed: bool,
+}
+
+/// One attached window, until this is dropped.
+struct AttachedWindow<'a>(&'a Windows);
+
+impl Windows {
+    /// Counts a window, unless the gateway ends.
+    fn enter(&self) -> Option<AttachedWindow<'_>> {
+        let is_open = self.state.send_if_modified(|state| {
+            state.attached += usize::from(!state.is_closed);
+            !state.is_closed
+        });
+        is_open.then_some(AttachedWindow(self))
+    }
+
+    /// Lets no window in from here on.
+    fn close(&self) {
+        self.state.send_modify(|state| state.is_closed = true);
+    }
+
+    /// The same if there is none; returns whether that is so. One step: a window that was let in is not sent away.
+    fn close_if_empty(&self) -> bool {
+        self.state.send_if_modified(|state| {
+            state.is_closed |= state.attached == 0;
+            state.is_closed
+        })
+    }
+
+    /// Waits until the last one has left.
+    async fn all_left(&self) {
+        let _ = self.state.subscribe().wait_for(|state| state.attached == 0).await;
+    }
+}
+
+impl Drop for AttachedWindow<'_> {
+    fn drop(&mut self) {
+        self.0.state.send_modify(|state| state.attached = state.attached.saturating_sub(1));
+    }
 }
 
 /// A gateway that others reach by its socket.
 struct Host {
     gateway: Arc<Gateway>,
     agent: Agent,
-    /// Whether windows may attach, or only restart servers.
-    attaches: bool,
-    clients: Clients,
+    /// The arguments of a daemon, which windows may attach to; `None` serves a client of its own and can only be told things.
+    daemon: Option<Servers>,
+    windows: Windows,
     shutdown: CancellationToken,
 }
 
@@ -180,9 +227,10 @@ impl Host {
                         }
                     });
                 }
+                // Out of descriptors, mostly: others are closed in the meantime.
                 Err(error) => {
-                    tracing::warn!(%error, "the shared socket is closed");
-                    return;
+                    tracing::warn!(%error, "accepting a connection at the shared socket failed");
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
         }
@@ -194,18 +242,22 @@ impl Host {
         let hello: Hello = tokio::time::timeout(HELLO_TIMEOUT, first_line(&mut reader)).await??;
         match hello {
             Hello::Attach { version, mode } => {
-                let mode = mode.parse::<ToolMode>().ok().filter(|_| self.attaches && version == VERSION);
-                let Some(mode) = mode else {
+                let mode = mode.parse::<ToolMode>().ok().filter(|_| self.daemon.is_some() && version == VERSION);
+                // Counted before it is told: a daemon without windows may end at any time.
+                let (Some(mode), Some(_window)) = (mode, self.windows.enter()) else {
                     return say(&mut writer, false, "this gateway takes no such window").await;
                 };
                 say(&mut writer, true, "attached").await?;
-                self.clients.count.fetch_add(1, Ordering::SeqCst);
                 let scope = RequestScope { mode, ..RequestScope::default() };
                 let service = Arc::new(self.agent.clone());
-                let served = serve_stdio(service, scope, reader, writer, self.shutdown.clone()).await;
-                self.clients.count.fetch_sub(1, Ordering::SeqCst);
-                self.clients.left.notify_one();
-                served
+                serve_stdio(service, scope, reader, writer, self.shutdown.clone()).await
+            }
+            Hello::Reload => {
+                let is_used = match &self.daemon {
+                    Some(servers) => reload(&self.gateway, servers).await,
+                    None => false,
+                };
+                say(&mut writer, is_used, if is_used { "reloaded" } else { "not reloaded" }).await
             }
             Hello::Restart { server } => {
                 let (ok, message) = self.restart(&server).await;
@@ -293,92 +345,6 @@ async fn begin(socket: &Path, hello: &Hello, within: Duration) -> io::Result<Beg
     Ok(Begun { reader, writer, answer })
 }
 
-/// Serves this client by a daemon that runs, or that the configuration wants; none if this process is to serve it itself.
-pub(super) fn attached(args: &ServeArgs, config: &Checked, mode: ToolMode) -> anyhow::Result<Option<Exit>> {
-    // What is asked for here alone is served here.
-    if args.http.is_some() || args.servers.demo || args.engine.is_some() {
-        return Ok(None);
-    }
-    let Ok(place) = Place::of(config) else { return Ok(None) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let end = runtime.block_on(async {
-        let hello = Hello::Attach { version: VERSION.to_owned(), mode: word(mode).to_owned() };
-        let mut begun = begin(&place.daemon(), &hello, HELLO_TIMEOUT).await.ok();
-        if begun.is_none() && config.settings.share {
-            start_daemon(config, &gate(&args.servers))?;
-            let deadline = tokio::time::Instant::now() + START_TIMEOUT;
-            while begun.is_none() && tokio::time::Instant::now() < deadline {
-                tokio::time::sleep(RETRY_PAUSE).await;
-                begun = begin(&place.daemon(), &hello, HELLO_TIMEOUT).await.ok();
-            }
-        }
-        match begun.filter(|begun| begun.answer.ok) {
-            Some(begun) => relay(begun).await.map(Some),
-            None => Ok(None),
-        }
-    });
-    // A thread may still be blocked in a read of standard input.
-    runtime.shutdown_background();
-    end
-}
-
-fn word(mode: ToolMode) -> &'static str {
-    match mode {
-        ToolMode::Code => "code",
-        ToolMode::Direct => "direct",
-        ToolMode::Both => "both",
-    }
-}
-
-/// Carries the client's lines to the daemon and back until one of them ends.
-async fn relay(begun: Begun) -> anyhow::Result<Exit> {
-    let Begun { mut reader, mut writer, .. } = begun;
-    let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_on_signal(shutdown.clone()));
-    let has_left = AtomicBool::new(false);
-    let there = async {
-        let copied = tokio::io::copy(&mut tokio::io::stdin(), &mut writer).await;
-        has_left.store(true, Ordering::SeqCst);
-        // The daemon answers what it has, and closes.
-        let _ = writer.shutdown().await;
-        copied.map(drop)?;
-        std::future::pending::<io::Result<()>>().await
-    };
-    let back = async {
-        let mut out = tokio::io::stdout();
-        tokio::io::copy(&mut reader, &mut out).await?;
-        out.flush().await
-    };
-    tokio::select! {
-        () = shutdown.cancelled() => Ok(Exit::Done),
-        failed = there => failed.map(|()| Exit::Done).context("the daemon does not listen any more"),
-        ended = back => {
-            ended.context("the daemon does not answer any more")?;
-            if has_left.load(Ordering::SeqCst) {
-                return Ok(Exit::Done);
-            }
-            note("the daemon has ended: start the client anew");
-            Ok(Exit::Failed)
-        }
-    }
-}
-
-/// Starts the daemon of a configuration as a process that outlives this one, until its last window is closed.
-fn start_daemon(config: &Checked, gate: &Gate) -> anyhow::Result<()> {
-    use std::os::unix::process::CommandExt;
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
-    command.args(["daemon", "--until-idle", "--config"]).arg(&config.file);
-    if matches!(gate, Gate::Consent(_)) {
-        // A file that is named needs no consent, but this one did.
-        command.arg("--require-trust");
-    }
-    // A group of its own: what ends this window is not meant for it.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    command.spawn().context("the daemon could not be started")?;
-    Ok(())
-}
-
 /// Opens the socket by which `toolgate restart` and `toolgate policy` reach a gateway that serves its own client. Does nothing without a folder
 /// for sockets.
 pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &CancellationToken) {
@@ -387,50 +353,76 @@ pub(super) fn listen_for_restarts(gateway: &Arc<Gateway>, shutdown: &Cancellatio
         Bound::at(place.own())
     });
     match bound {
-        Ok(bound) => drop(tokio::spawn(host(gateway, shutdown, false).listen(bound))),
+        Ok(bound) => drop(tokio::spawn(host(gateway, shutdown, None).listen(bound))),
         Err(error) => tracing::debug!(%error, "`toolgate restart` and `toolgate policy` will not reach this gateway"),
     }
 }
 
-fn host(gateway: &Arc<Gateway>, shutdown: &CancellationToken, attaches: bool) -> Arc<Host> {
+fn host(gateway: &Arc<Gateway>, shutdown: &CancellationToken, daemon: Option<Servers>) -> Arc<Host> {
     let agent = Agent::new(Arc::clone(gateway));
     let (gateway, shutdown) = (Arc::clone(gateway), shutdown.clone());
-    Arc::new(Host { gateway, agent, attaches, clients: Clients::default(), shutdown })
+    Arc::new(Host { gateway, agent, daemon, windows: Windows::default(), shutdown })
 }
 
 /// `toolgate daemon`: the gateway that all windows share.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
     let _log = Log::start(args.log.as_deref(), "warn", args.log_format)?;
+    if !config.warnings.is_empty() {
+        note(sentences(&config.warnings));
+    }
     let place = Place::of(&config).context("there is no place for a socket")?;
     let lock = File::create(place.folder.join(format!("{}.lock", place.key)))?;
-    lock.try_lock().map_err(|_| anyhow!("a daemon of {} runs already", config.file.display()))?;
+    if lock.try_lock().is_err() {
+        let message = format!("a daemon of {} runs already", config.file.display());
+        // Two windows were opened at the same time, and the other one's daemon serves both.
+        return if args.until_idle { Ok(Exit::Done) } else { Err(anyhow!(message)) };
+    }
     let (gate, watched) = (gate(&args.servers), Arc::new(config.clone()));
     let engine = engine_builder(&config.settings);
     Opened::of(config, engine, AHEAD)?.within(async |gateway| {
         gateway.follow_file(super::serve::watched(watched, gate, gateway.read_again()));
+        gateway.prepare_types();
         let shutdown = CancellationToken::new();
         tokio::spawn(cancel_on_signal(shutdown.clone()));
         tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
-        let _ended_by_now = end_after(shutdown.clone(), gateway.config().settings.limits.shutdown_grace)?;
-        let bound = Bound::at(place.daemon())?;
-        note(format_args!("windows attach at {}", escape::line(&bound.path.display().to_string())));
-        let host = host(gateway, &shutdown, true);
-        tokio::spawn(Arc::clone(&host).listen(bound));
-        if args.until_idle {
-            tokio::spawn(end_when_idle(Arc::clone(&host)));
-        }
-        shutdown.cancelled().await;
+        let grace = gateway.config().settings.limits.shutdown_grace;
+        let _ended_by_now = end_after(shutdown.clone(), grace + FORCED_END_DELAY)?;
+        serve_windows(gateway, args, &place, shutdown).await?;
         Ok(Exit::Done)
     })
 }
 
+/// Serves the windows until `shutdown` is cancelled and each has its last answers.
+async fn serve_windows(
+    gateway: &Arc<Gateway>,
+    args: &DaemonArgs,
+    place: &Place,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let bound = Bound::at(place.daemon())?;
+    let _upkeep = RunUpkeep::of_streams(gateway, shutdown.clone());
+    note(format_args!("windows attach at {}", escape::line(&bound.path.display().to_string())));
+    let host = host(gateway, &shutdown, Some(args.servers.clone()));
+    tokio::spawn(Arc::clone(&host).listen(bound));
+    if args.until_idle {
+        tokio::spawn(end_when_idle(Arc::clone(&host)));
+    }
+    shutdown.cancelled().await;
+    host.windows.close();
+    if tokio::time::timeout(SESSIONS_TIMEOUT, host.windows.all_left()).await.is_err() {
+        tracing::warn!("windows were closed before they had their last answers");
+    }
+    Ok(())
+}
+
 /// Ends a daemon that no window uses any more.
 async fn end_when_idle(host: Arc<Host>) {
+    let mut state = host.windows.state.subscribe();
     loop {
-        // Someone may attach in the meantime, and leave again: each time counts anew.
-        let quiet = tokio::time::timeout(IDLE_TIMEOUT, host.clients.left.notified()).await.is_err();
-        if quiet && host.clients.count.load(Ordering::SeqCst) == 0 {
+        // A window may attach in the meantime, and leave again: each time counts anew.
+        let is_quiet = tokio::time::timeout(IDLE_TIMEOUT, state.changed()).await.is_err();
+        if is_quiet && host.windows.close_if_empty() {
             return host.shutdown.cancel();
         }
     }
