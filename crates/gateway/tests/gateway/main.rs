@@ -33,3 +33,4 @@ mod tasks;
 mod traits;
 mod upgrades;
 mod watching;
+mod while_waiting;
