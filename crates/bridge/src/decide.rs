@@ -425,7 +425,7 @@ impl CallPolicy {
             arguments: text.clone(),
             reason: decision.reason(),
             rule: rule.map(|rule| rule.id.clone()),
-            rule_key: rule.map(|rule| rule.key()),
+            rule_key: rule.map(|rule| rule.approval_key()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires,
             form: None,
@@ -483,18 +483,20 @@ impl CallPolicy {
 }
 
 /// Whether the answer to the question of `before` also answers the question of `decision`: the same rule asks, or one that the
-/// same person may answer.
+/// same person may answer. In a run that was paused the person was asked by the rule of the kept question, not by `before`.
 fn was_answered_for(decision: &Decision, before: &Decision, asked: &RequestContext) -> bool {
-    if rule_key(decision) == rule_key(before) {
-        return true;
-    }
-    let approvers = |decision: &Decision| decision.rule.as_ref().map_or(0, |rule| rule.approvers.len());
-    // Without approvers the caller of the run decides.
-    if approvers(decision) == 0 && approvers(before) == 0 {
-        return true;
-    }
     let call = u32::try_from(asked.call_id).map(CallId).ok();
-    let answered = asked.approver.as_ref().zip(call).and_then(|(approver, call)| approver.answered(call));
+    let approver = asked.approver.as_ref().zip(call);
+    let has_approvers = |decision: &Decision| decision.rule.as_ref().is_some_and(|rule| !rule.approvers.is_empty());
+    let (asked_by, had_approvers) = match approver.and_then(|(approver, call)| approver.kept_question(call)) {
+        Some(kept) => (kept.rule_key, !kept.approvers.is_empty()),
+        None => (rule_key(before), has_approvers(before)),
+    };
+    // Without approvers the caller of the run decides.
+    if rule_key(decision) == asked_by || (!has_approvers(decision) && !had_approvers) {
+        return true;
+    }
+    let answered = approver.and_then(|(approver, call)| approver.answered(call));
     let reviewer = answered.and_then(|answered| answered.reviewer);
     match decision.rule.as_ref().filter(|rule| !rule.approvers.is_empty()) {
         Some(rule) => {
@@ -505,7 +507,7 @@ fn was_answered_for(decision: &Decision, before: &Decision, asked: &RequestConte
 }
 
 fn rule_key(decision: &Decision) -> Option<String> {
-    decision.rule.as_ref().map(|rule| rule.key())
+    decision.rule.as_ref().map(|rule| rule.approval_key())
 }
 
 impl Subject {

@@ -97,6 +97,7 @@ use Effect::{Adds, Destroys, Reads};
 
 /// Tools of well-known servers whose verbs say too little or mislead: a part of the server's name, the tool, what it does.
 const PRESETS: &[(&str, &str, Effect)] = &[
+    ("context7", "resolve-library-id", Reads),
     ("filesystem", "create_directory", Adds),
     ("filesystem", "directory_tree", Reads),
     ("filesystem", "edit_file", Destroys),
@@ -171,7 +172,6 @@ const READING: &[&str] = &[
     "ping",
     "preview",
     "read",
-    "resolve",
     "retrieve",
     "search",
     "show",
@@ -185,6 +185,9 @@ const READING: &[&str] = &[
     "view",
     "whoami",
 ];
+
+/// Verbs that change nothing also where they end a name, as in `issues_search`. Other verbs are nouns there: `transition_status`.
+const READING_AT_END: &[&str] = &["fetch", "find", "get", "lookup", "search"];
 
 /// Verbs that add something.
 const ADDING: &[&str] = &[
@@ -289,12 +292,34 @@ const DESTROYING: &[&str] = &[
     "write",
 ];
 
+/// Verbs that change what is there, and are no verbs after one that reads: `list_leave_requests`, `get_start_date`.
+const CHANGING: &[&str] = &[
+    "accept",
+    "acknowledge",
+    "complete",
+    "dismiss",
+    "hide",
+    "join",
+    "launch",
+    "leave",
+    "mark",
+    "mute",
+    "start",
+    "transition",
+    "trigger",
+];
+
+/// Words after which a name has a second verb.
+const CONJUNCTIONS: &[&str] = &["and", "or", "then"];
+
 /// By the words of a tool's name. A name that only reads has its verb first, or after the backend's name, and no verb that
 /// changes anything.
 fn verb(backend: &str, tool: &str) -> Option<Effect> {
     let words = words(tool);
     let named = |verbs: &[&str]| words.iter().any(|word| verbs.contains(&word.as_str()));
-    if named(DESTROYING) {
+    let joined =
+        words.windows(2).any(|pair| CONJUNCTIONS.contains(&pair[0].as_str()) && CHANGING.contains(&pair[1].as_str()));
+    if named(DESTROYING) || joined {
         return Some(Destroys);
     }
     let own = words.iter().take_while(|word| backend.to_ascii_lowercase().contains(word.as_str())).count();
@@ -308,8 +333,9 @@ fn verb(backend: &str, tool: &str) -> Option<Effect> {
         return Some(if words.iter().skip(own + 1).any(|word| ADDING.contains(&word.as_str())) { Adds } else { Reads });
     }
     match last.as_str() {
+        _ if named(CHANGING) => Some(Destroys),
         last if ADDING.contains(&last) => Some(Adds),
-        last if READING.contains(&last) && !named(ADDING) => Some(Reads),
+        last if READING_AT_END.contains(&last) && !named(ADDING) => Some(Reads),
         _ => None,
     }
 }
@@ -377,6 +403,35 @@ mod tests {
         check("tracker", "frobnicate", json!(null), "destroys unknown");
         check("tracker", "", json!(null), "destroys unknown");
         check("db", "query", json!(null), "destroys unknown");
+    }
+
+    #[test]
+    fn a_name_with_a_reading_word_at_its_end_may_be_a_write() {
+        let expected = [
+            ("mark_as_read", "destroys verb"),
+            ("mark_all_notifications_read", "destroys verb"),
+            ("notifications_mark_read", "destroys verb"),
+            ("transition_status", "destroys verb"),
+            ("mute_list", "destroys verb"),
+            ("trigger_check", "destroys verb"),
+            ("start_download", "destroys verb"),
+            ("acknowledge-alert", "destroys verb"),
+            ("joinChannel", "destroys verb"),
+            ("fetch_and_mark_read", "destroys verb"),
+            ("resolve_issue", "destroys unknown"),
+            ("resolve-library-id", "destroys unknown"),
+            ("service_status", "destroys unknown"),
+            ("bulk_check", "destroys unknown"),
+            ("list_leave_requests", "reads verb"),
+            ("get_start_date", "reads verb"),
+            ("users_lookup", "reads verb"),
+            ("pages-find", "reads verb"),
+            ("itemGet", "reads verb"),
+        ];
+        for (tool, effect) in expected {
+            check("x", tool, json!(null), effect);
+        }
+        check("my-context7", "resolve-library-id", json!(null), "reads preset");
     }
 
     #[test]

@@ -134,6 +134,15 @@ impl Rule {
         )
     }
 
+    /// The same with who may decide, where that is not everyone: an approval stands for the rule under which it was given.
+    pub fn approval_key(&self) -> String {
+        if self.approvers.is_empty() {
+            return self.key();
+        }
+        let approvers: Vec<&str> = self.approvers.iter().map(Glob::as_str).collect();
+        format!("{}\napprovers {approvers:?}", self.key())
+    }
+
     /// Whether it counts the calls that it lets through.
     pub fn has_limits(&self) -> bool {
         self.limits != CallLimits::default()
@@ -211,6 +220,19 @@ mod tests {
         check("0 a run", Some((Some(0), None)));
         for wrong in ["", "20", "at most a run", "20 a week", "-1 a run", "20 a run, 3 a run", "20 a run 3"] {
             check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn an_approval_is_for_the_approvers_of_the_rule() {
+        let rule = |approvers: &[&str]| Rule {
+            approvers: approvers.iter().copied().map(Glob::new).collect(),
+            ..Rule::new("policy[0]", "bank.pay", Action::Ask)
+        };
+        assert_eq!(rule(&[]).approval_key(), rule(&[]).key());
+        assert_eq!(rule(&["ann"]).key(), rule(&["bob"]).key(), "calls are counted for the rule whoever decides");
+        for (one, other) in [(&["ann"][..], &["bob"][..]), (&["ann"], &[]), (&["ann", "bob"], &["ann,bob"])] {
+            assert_ne!(rule(one).approval_key(), rule(other).approval_key(), "{one:?} {other:?}");
         }
     }
 

@@ -35,7 +35,8 @@ pub struct AskedCall {
     pub reason: String,
     /// The rule that says so, as `toolgate policy list` names it.
     pub rule: Option<String>,
-    /// What that rule is about ([`toolgate_policy::Rule::key`]): the name is a place in the list, which another rule may have later.
+    /// What that rule is about and who may decide ([`toolgate_policy::Rule::approval_key`]): the name is a place in the list, which
+    /// another rule may have later.
     pub rule_key: Option<String>,
     /// Who may decide: patterns over the names of callers. Everyone who may decide at all when empty.
     pub approvers: Vec<String>,
@@ -90,6 +91,15 @@ pub enum Verdict {
     },
 }
 
+/// A question about a call that is kept with its run. The policy may have changed since it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptQuestion {
+    /// [`AskedCall::rule_key`] of the rule that asked.
+    pub rule_key: Option<String>,
+    /// [`AskedCall::approvers`].
+    pub approvers: Vec<String>,
+}
+
 /// Whether a call waits for a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginWait {
@@ -130,6 +140,12 @@ pub trait Approver: Send + Sync {
     fn asked_forms(&self, call_id: u64) -> Vec<ServerForm> {
         let _ = call_id;
         Vec::new()
+    }
+
+    /// The question about a call that was asked first, also before this process had the run.
+    fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
+        let _ = call;
+        None
     }
 
     /// What was answered about a call, also before this process had the run.

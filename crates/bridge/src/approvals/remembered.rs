@@ -5,8 +5,9 @@
 //! which is read again when it has changed, so that a rule that is revoked elsewhere no longer holds here.
 
 use std::collections::VecDeque;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use serde_json::Value;
 use toolgate_journal::store::StoreError as StoreFault;
 use toolgate_journal::unix_ms;
 use toolgate_policy::condition::{Budget, Facts};
-use toolgate_policy::{Action, Call, Decision, Policy, Rule, WrittenRule};
+use toolgate_policy::{Action, Call, Condition, Decision, Policy, Rule, WrittenRule};
 
 use super::AskedCall;
 
@@ -24,6 +25,10 @@ const MAX_REMEMBERED: usize = 1_000;
 const MAX_REVOKED: usize = 1_000;
 /// The most bytes of the file.
 const MAX_FILE: u64 = 4 << 20;
+
+/// How long a writer waits for another one, and between two attempts.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// For how long an approval stands for later calls of the same tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +42,19 @@ pub enum Remember {
         /// A condition in CEL over `args`.
         when: Option<String>,
     },
+}
+
+impl Remember {
+    /// Whether an approval can be remembered so.
+    ///
+    /// # Errors
+    /// If its condition is none.
+    pub fn check(&self) -> Result<(), RememberError> {
+        match self {
+            Remember::Always { when: Some(when) } => check_condition(when),
+            Remember::Run(_) | Remember::Session | Remember::Always { when: None } => Ok(()),
+        }
+    }
 }
 
 /// A rule that stands for a person's approval.
@@ -132,7 +150,7 @@ impl RememberedRules {
         // By what the rule is about: another rule may have its place in the list by now. A question without a key was kept
         // by an earlier version, and nothing tells which rule asked it.
         let asked_by = match (&call.rule, &call.rule_key) {
-            (Some(_), key) => key.clone().filter(|key| policy.rules().iter().any(|rule| rule.key() == *key)),
+            (Some(_), key) => key.clone().filter(|key| policy.rules().iter().any(|rule| rule.approval_key() == *key)),
             (None, _) => Some(String::new()),
         };
         let when = match remember {
@@ -140,8 +158,10 @@ impl RememberedRules {
             Remember::Always { when: Some(when) } => Some(when.clone()),
             Remember::Always { when: None } => Some(same_arguments(&call.arguments)?),
         };
+        if let Some(when) = &when {
+            check_condition(when)?;
+        }
         let rule = WrittenRule { when, ..WrittenRule::new(call.target.to_string(), Action::Allow) };
-        rule.check("remembered").map_err(RememberError::Condition)?;
         let made = RememberedRule {
             id: new_id(),
             caller: caller.to_owned(),
@@ -163,6 +183,7 @@ impl RememberedRules {
         }
         if made.for_good {
             let file = self.file.as_deref().ok_or(RememberError::NoFile)?;
+            let _locked = lock(file)?;
             let mut kept = read(file)?;
             if kept.len() >= MAX_REMEMBERED {
                 return Err(RememberError::TooMany);
@@ -209,6 +230,7 @@ impl RememberedRules {
             return Ok(gone);
         }
         let file = self.file.as_deref().ok_or_else(|| RememberError::Unknown(id.to_owned()))?;
+        let _locked = lock(file)?;
         let mut kept = read(file)?;
         let place = kept.iter().position(|rule| rule.id == id);
         let gone = kept.remove(place.ok_or_else(|| RememberError::Unknown(id.to_owned()))?);
@@ -230,7 +252,7 @@ impl RememberedRules {
 
     /// The remembered rule that answers a question; none where the file cannot be read.
     pub(crate) fn answer(&self, call: &Call<'_>, decision: &Decision, run: Option<&str>) -> Option<String> {
-        let asked_by = decision.rule.as_ref().map(|rule| rule.key()).unwrap_or_default();
+        let asked_by = decision.rule.as_ref().map(|rule| rule.approval_key()).unwrap_or_default();
         self.answer_to(call, &asked_by, run)
     }
 
@@ -248,6 +270,8 @@ impl RememberedRules {
             remembered.asked_by == asked_by
                 && remembered.caller == call.caller
                 && remembered.run.as_deref().is_none_or(|of| run == Some(of))
+                // Before its condition, which takes a thread to parse.
+                && call.paths.first() == Some(&remembered.rule.tool.as_str())
                 && remembered.rule.check("remembered").is_ok_and(|rule| holds(&rule, call))
         };
         state.short.iter().chain(&state.kept).find(fits).map(|rule| rule.id.clone())
@@ -266,9 +290,16 @@ fn holds(rule: &Rule, call: &Call<'_>) -> bool {
         in_run: 0,
         in_day: 0,
     };
-    let named = call.paths.first().is_some_and(|path| rule.tool.as_str() == *path);
-    let held = rule.when.as_ref().map_or(Ok(true), |when| when.holds(&facts, &mut Budget::default()));
-    named && held == Ok(true)
+    rule.when.as_ref().is_none_or(|when| !when.reads_counts() && when.holds(&facts, &mut Budget::default()) == Ok(true))
+}
+
+/// A condition on arguments. One that reads counts would hold for any number of calls: a remembered rule counts none.
+fn check_condition(when: &str) -> Result<(), RememberError> {
+    let condition = Condition::parse(when).map_err(|fault| RememberError::Condition(fault.to_string()))?;
+    match condition.reads_counts() {
+        true => Err(RememberError::Condition("it reads counts, and calls that it allows are not counted".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// A condition that holds for these arguments only. JSON is CEL, numbers with an exponent and long texts aside.
@@ -303,14 +334,33 @@ fn read(file: &Path) -> Result<Vec<RememberedRule>, RememberError> {
     serde_json::from_str(&text).map_err(|error| std::io::Error::other(error).into())
 }
 
+/// Held while the file is read and written anew: otherwise a rule that another process revokes meanwhile would be written back.
+fn lock(file: &Path) -> std::io::Result<File> {
+    std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let locked = options.open(file.with_extension("lock"))?;
+    let begun = Instant::now();
+    loop {
+        match locked.try_lock() {
+            Ok(()) => return Ok(locked),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= LOCK_TIMEOUT => {
+                return Err(std::io::Error::other("another process keeps it locked"));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
+        }
+    }
+}
+
 /// Replaces the file as a whole; only its owner can read it, since conditions hold arguments.
 fn write(file: &Path, rules: &[RememberedRule]) -> Result<(), RememberError> {
     use std::io::Write as _;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
     let text = serde_json::to_string_pretty(rules).map_err(std::io::Error::other)?;
     let beside = file.with_extension(format!("{}.tmp", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
+    let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

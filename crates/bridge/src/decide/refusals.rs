@@ -19,14 +19,14 @@ pub(super) fn denied_by_person(subject: &Subject, reason: &str, decision: &Decis
     HostError::not_sent(DENIED, message).with_data(data(decision, Some(reason)))
 }
 
-/// A person approved arguments that another rule asks others about.
+/// A person approved what another rule asks others about: arguments that the person edited, or a call whose rule has changed.
 pub(super) fn other_approvers(subject: &Subject, decision: &Decision) -> HostError {
     let approvers: Vec<String> =
         decision.rule.iter().flat_map(|rule| &rule.approvers).map(ToString::to_string).collect();
+    let approvers = if approvers.is_empty() { "the caller of the run".to_owned() } else { approvers.join(" or ") };
     let message = format!(
-        "{} with these arguments is for {} to approve: {}. Make the call with them from the start",
+        "{} with these arguments is for {approvers} to approve: {}. Make the call with them from the start",
         subject.target,
-        approvers.join(" or "),
         decision.reason()
     );
     HostError::not_sent(DENIED, message).with_data(data(decision, None))

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use toolgate_bridge::approvals::{Remember, RememberedRules};
 use toolgate_config::Checked;
 use toolgate_gateway::runtime::{cached_catalog, secret_values};
-use toolgate_journal::durable::{Decision, Journal};
+use toolgate_journal::durable::{Decision, Journal, PendingCall};
 use toolgate_journal::redact::Redaction;
 use toolgate_journal::store::{Find, Prune, RunRow, RunStatus};
 use toolgate_journal::unix_ms;
@@ -370,43 +370,64 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
     with_store_of(&config, async |store| {
         let row = find(store, run).await?;
         let asked = store.journal.pending(&row.run).await?;
-        if let Some(unknown) = calls.iter().find(|call| asked.iter().all(|known| known.call.0 != **call)) {
-            return Err(Usage(format!("no call {unknown} of this run waits for a decision")).into());
-        }
-        let questions = asked.iter().filter_map(|call| serde_json::from_str::<PendingView>(&call.question).ok());
-        let questions: Vec<PendingView> = questions.collect();
+        // All are checked before one is written.
+        let decided = calls.iter().map(|call| checked(&config, &row, &asked, made.about(*call)));
+        let decided = decided.collect::<Result<Vec<_>, Usage>>()?;
         let mut held = Vec::new();
-        for call in calls {
-            let decision = CallDecision {
-                call_id: *call,
-                decision: made.decision,
-                arguments: made.arguments.clone(),
-                reason: made.reason.clone(),
-                remember: made.remember.clone(),
-                by: String::new(),
-                at: unix_ms(),
-            };
-            let question = questions.iter().find(|question| question.call_id == *call);
-            if let Some(question) = question {
-                let wrong = |message: String| Usage(format!("nothing was decided: {}", escape::line(&message)));
-                question.takes(&decision).map_err(wrong)?;
-                // Of the tools as they were last seen: no server is started for a decision.
-                let catalog = cached_catalog(&config, question.backend.as_deref().unwrap_or_default());
-                question.check_edit(&decision, &catalog).map_err(wrong)?;
-            }
-            let text = serde_json::to_string(&decision)?;
-            let kept = match store.journal.decide(&row.run, CallId(*call), &text).await? {
+        for (decision, question) in &decided {
+            let text = serde_json::to_string(decision)?;
+            let kept = match store.journal.decide(&row.run, CallId(decision.call_id), &text).await? {
                 Decision::Now => {
-                    question.into_iter().for_each(|question| remember(&config, &row, question, &decision));
+                    question.iter().for_each(|question| remember(&config, &row, question, decision));
                     text
                 }
                 Decision::Before(before) => before,
-                Decision::NotAsked => return Err(Usage(format!("no call {call} of this run waits")).into()),
+                Decision::NotAsked => {
+                    return Err(Usage(format!("no call {} of this run waits", decision.call_id)).into());
+                }
             };
             held.push(serde_json::from_str::<CallDecision>(&kept)?);
         }
         report_decisions(args, &row.run, &held, made)
     })
+}
+
+impl Made {
+    /// The decision about one call.
+    fn about(&self, call_id: u32) -> CallDecision {
+        CallDecision {
+            call_id,
+            decision: self.decision,
+            arguments: self.arguments.clone(),
+            reason: self.reason.clone(),
+            remember: self.remember.clone(),
+            by: String::new(),
+            at: unix_ms(),
+        }
+    }
+}
+
+/// A decision that can be taken, with its question where that can be read.
+fn checked(
+    config: &Checked,
+    row: &RunRow,
+    asked: &[PendingCall],
+    decision: CallDecision,
+) -> Result<(CallDecision, Option<PendingView>), Usage> {
+    let wrong = |message: String| Usage(format!("nothing was decided: {}", escape::line(&message)));
+    let asked = asked.iter().find(|asked| asked.call.0 == decision.call_id);
+    let asked = asked.ok_or_else(|| Usage(format!("no call {} of this run waits for a decision", decision.call_id)))?;
+    let question = serde_json::from_str::<PendingView>(&asked.question).ok();
+    if let Some(question) = &question {
+        if asked.decision.is_none() {
+            question.check_open(row.status, decision.at).map_err(wrong)?;
+        }
+        question.takes(&decision).map_err(wrong)?;
+        // Of the tools as they were last seen: no server is started for a decision.
+        let catalog = cached_catalog(config, question.backend.as_deref().unwrap_or_default());
+        question.check_edit(&decision, &catalog).map_err(wrong)?;
+    }
+    Ok((decision, question))
 }
 
 /// Keeps an approval that stands for good. One for the run is remembered by the process that goes on with it.

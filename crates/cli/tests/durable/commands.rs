@@ -37,6 +37,18 @@ pub(crate) fn json_of(config: &Path, args: &[&str]) -> Value {
 
 /// A run `aaaa…` that waits for a decision about its call 1.
 async fn paused_run(folder: &Path, tool: &str) {
+    paused_run_with(folder, &[question(1, tool, u64::MAX)]).await;
+}
+
+fn question(call: u32, tool: &str, expires_at: u64) -> Value {
+    json!({
+        "callId": call, "backend": "bank", "tool": tool, "arguments": {"amount": 12}, "reason": "more than 10",
+        "askedAt": 0, "expiresAt": expires_at,
+    })
+}
+
+/// The same with these questions.
+async fn paused_run_with(folder: &Path, questions: &[Value]) {
     let store = SqliteStore::open(&folder.join("runs.db")).expect("a store");
     let sealer = Sealer::from_file(&folder.join("runs.key")).expect("a key");
     let journal = Journal::new(Arc::new(store), sealer, "test".into(), Duration::from_secs(60));
@@ -50,11 +62,9 @@ async fn paused_run(folder: &Path, tool: &str) {
     let Ok(Began::New(run)) = journal.begin(facts, None).await else { panic!("it is new") };
     let call = FromWorker::Call { id: CallId(1), target: Target::Function("save".into()), args: b"[{}]".to_vec() };
     toolgate_engine::transcript::Recorder::said(&*run, &call, false);
-    let question = json!({
-        "callId": 1, "backend": "bank", "tool": tool, "arguments": {"amount": 12}, "reason": "more than 10",
-        "askedAt": 0, "expiresAt": u64::MAX,
-    });
-    run.pause(&[(CallId(1), question.to_string())], None).await.expect("paused");
+    let number = |question: &Value| question["callId"].as_u64().and_then(|call| u32::try_from(call).ok());
+    let kept = questions.iter().map(|it| (CallId(number(it).expect("a number")), it.to_string()));
+    run.pause(&kept.collect::<Vec<_>>(), None).await.expect("paused");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,6 +132,30 @@ async fn calls_are_decided_at_the_command_line() {
     let server = Server::start(&config).await;
     let report = server.report(&"a".repeat(32)).await.expect("a report");
     assert_eq!(report["code"], json!("ABORTED"), "{report}");
+}
+
+/// Also where the first of several calls could be decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_that_cannot_be_taken_decides_nothing() {
+    let (folder, effects) = (tempfile::tempdir().expect("a folder"), Effects::start().await);
+    let config = configuration(folder.path(), &effects, None);
+    let schema =
+        json!({ "type": "object", "properties": { "account": { "type": "string" } }, "required": ["account"] });
+    let mut form = question(2, "pay", u64::MAX);
+    form["about"] = json!({ "kind": "form", "message": "which account?", "schema": schema });
+    paused_run_with(folder.path(), &[question(1, "pay", u64::MAX), form, question(3, "pay", 1)]).await;
+    for (wrong, expected) in [
+        (&["1", "2"][..], "nothing was decided"),
+        (&["1", "3"], "the question about call 3 expired at"),
+        (&["1", "--remember", "always", "--when", "counts.day < 5"], "remember: the condition cannot be used"),
+        (&["1", "--remember", "always", "--when", "args.amount <"], "remember: the condition cannot be used"),
+    ] {
+        let ran = toolgate(&config, &[&["approve", "aaaa"], wrong].concat());
+        assert_eq!((ran.code, ran.stderr.contains(expected)), (Some(2), true), "{wrong:?}: {}", ran.stderr);
+    }
+    let waiting = json_of(&config, &["pending"]);
+    let waiting: Vec<&Value> = waiting.as_array().expect("a list").iter().map(|it| &it["callId"]).collect();
+    assert_eq!(waiting, [1, 2], "what has expired does not wait");
 }
 
 /// The person can correct what does not fit: nothing was decided.

@@ -151,6 +151,9 @@ fn token_file(checker: &mut Checker<'_>, raw: &raw::Http) -> Option<PathBuf> {
     }
 }
 
+/// How rules and approvers name the user of this machine, who has no key.
+const LOCAL: &str = "local";
+
 fn key(checker: &mut Checker<'_>, entry: &Located<raw::Key>, names: &mut HashSet<String>) -> Option<Key> {
     let raw = &entry.value;
     let name = checker.get(&raw.name).filter(|name| !name.is_empty());
@@ -161,6 +164,13 @@ fn key(checker: &mut Checker<'_>, entry: &Located<raw::Key>, names: &mut HashSet
         && !names.insert(name.clone())
     {
         checker.wrong(&setting.place, "another key has the same name", "give each key a unique name");
+    }
+    if let (Some(LOCAL), Some(setting)) = (name.as_deref(), &raw.name) {
+        checker.wrong(
+            &setting.place,
+            "local is the user of this machine in rules and approvers",
+            "give the key another name",
+        );
     }
     if raw.hash.is_none() {
         checker.wrong(

@@ -171,7 +171,7 @@ section! {
         weather: Weather,
         /// Where values may come from.
         secrets: Secrets,
-        /// Allow agents to add and remove backends at run time.
+        /// Allow agents to add and remove backends at run time. A backend may be a program: with this setting the model can start programs as the user of the gateway, who may approve calls.
         allow_runtime_registration: bool,
     }
 }

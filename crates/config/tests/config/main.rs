@@ -50,6 +50,20 @@ fn all_problems_of_a_bad_file_are_reported_with_their_places() {
 }
 
 #[test]
+fn no_key_has_the_name_of_the_local_user() {
+    let hash = format!("sha256:{}", "0".repeat(64));
+    let config =
+        |name: &str| format!(r#"{{"toolgate": {{"http": {{"keys": [{{"name": "{name}", "hash": "{hash}"}}]}}}}}}"#);
+    assert!(read(config("locals").into_bytes(), "toolgate.json").is_ok());
+    let problems = read(config("local").into_bytes(), "toolgate.json").expect_err("it is the local user's");
+    assert!(
+        shown(&problems).contains("local is the user of this machine in rules and approvers"),
+        "{}",
+        shown(&problems)
+    );
+}
+
+#[test]
 fn good_files_mean_what_they_say() {
     for name in ["full.jsonc", "vscode.json", "empty.json"] {
         let file = fixtures("good").into_iter().find(|file| name_of(file) == name).unwrap();

@@ -187,6 +187,10 @@ fn transport(registration: Registration) -> Result<BackendTransport, Registratio
             if starts_toolgate(&command, args.iter().map(String::as_str)) {
                 return Err(bad("command: starts Toolgate inside of itself".to_owned()));
             }
+            if names_toolgate(&command, args.iter().map(String::as_str)) {
+                let message = "command: names Toolgate's own program, by which a person decides about calls";
+                return Err(bad(message.to_owned()));
+            }
             Ok(BackendTransport::Stdio(Process {
                 command: command.into(),
                 args: args.into_iter().map(Secret::new).collect(),
@@ -207,6 +211,43 @@ fn transport(registration: Registration) -> Result<BackendTransport, Registratio
             }
             let headers = headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect();
             Ok(BackendTransport::Http(Remote { url, headers, login: None }))
+        }
+    }
+}
+
+/// Whether a command names Toolgate's own program, also inside a shell line: `toolgate approve`, `sh -c '/usr/bin/toolgate …'`,
+/// `npx toolgate@1`. A shell has other ways to say it; whoever may start programs is the user of this machine.
+fn names_toolgate<'a>(command: &'a str, args: impl Iterator<Item = &'a str>) -> bool {
+    let own = std::env::current_exe().ok();
+    let own = own.as_ref().and_then(|own| own.file_name()).and_then(|name| name.to_str());
+    let is_toolgate = |word: &str| {
+        let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
+        let name = name.split(['@', ':']).next().unwrap_or(name).to_ascii_lowercase();
+        name.trim_end_matches(".exe") == "toolgate" || own.is_some_and(|own| own.eq_ignore_ascii_case(&name))
+    };
+    let is_between_words = |letter: char| letter.is_whitespace() || "\"'`;|&()<>{}=$,".contains(letter);
+    std::iter::once(command).chain(args).any(|text| text.split(is_between_words).any(is_toolgate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toolgate_is_known_by_its_name_also_in_a_shell_line() {
+        let own = std::env::current_exe().expect("a program").display().to_string();
+        for (line, expected) in [
+            (&["toolgate", "approve", "r", "1"][..], true),
+            (&["/usr/local/bin/ToolGate", "demo"], true),
+            (&["C:\\bin\\toolgate.exe"], true),
+            (&["bash", "-c", "cd /tmp;toolgate approve r 1"], true),
+            (&["sh", "-c", "X=$(~/.cargo/bin/toolgate pending)"], true),
+            (&["npx", "-y", "toolgate@1.2"], true),
+            (&["env", "A=b", &own], true),
+            (&["npx", "-y", "toolgate-weather"], false),
+            (&["python3", "server.py", "--config", "/home/me/toolgate.json"], false),
+        ] {
+            assert_eq!(names_toolgate(line[0], line[1..].iter().copied()), expected, "{line:?}");
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn cases() -> Vec<Case> {
         policy::the_report_lists_what_will_be_asked,
         policy::an_approval_can_stand_for_later_calls,
         policy::a_remembered_rule_answers_its_own_question_only,
+        policy::rules_that_are_remembered_at_the_same_time_are_all_kept,
         policy::without_rules_nothing_changes,
     ]
 }
@@ -460,7 +461,9 @@ pub(crate) fn an_approval_can_stand_for_later_calls() {
     let small = Remember::Always { when: Some("args.amount < 50".to_owned()) };
     let small = bridge.remember("", &asked, &small).unwrap();
     assert_eq!([pays(&chain, 49, "", "r6"), pays(&chain, 50, "", "r6")], [true, false]);
-    assert!(bridge.remember("", &asked, &Remember::Always { when: Some("arg.x".to_owned()) }).is_err());
+    for wrong in ["arg.x", "counts.day < 5"] {
+        assert!(bridge.remember("", &asked, &Remember::Always { when: Some(wrong.to_owned()) }).is_err(), "{wrong}");
+    }
 
     // Another process sees them, and revokes one.
     let file = folder.path().join("state/rules.json");
@@ -470,6 +473,24 @@ pub(crate) fn an_approval_can_stand_for_later_calls() {
     elsewhere.revoke(&small.id).unwrap();
     assert!(elsewhere.revoke(&small.id).is_err());
     assert_eq!([pays(&chain, 49, "", "r7"), pays(&chain, 1, "", "r7")], [false, true]);
+}
+
+/// Each of these stands for a process: what one adds or revokes is not undone by another.
+pub(crate) fn rules_that_are_remembered_at_the_same_time_are_all_kept() {
+    let (chain, folder, asked) = remembering();
+    let (policy, file) = (chain.bridge().policy(), folder.path().join("state/rules.json"));
+    let add = |process: u32| {
+        let rules = RememberedRules::new(Some(file.clone()));
+        for number in 0..10 {
+            let when = Some(format!("args.amount == {}", process * 100 + number));
+            let made = rules.remember(&policy, "local", &asked, &Remember::Always { when }).unwrap();
+            if number % 2 == 1 {
+                rules.revoke(&made.id).unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|process| drop(scope.spawn(move || add(process)))));
+    assert_eq!(RememberedRules::new(Some(file.clone())).list().unwrap().len(), 20);
 }
 
 pub(crate) fn a_remembered_rule_answers_its_own_question_only() {
@@ -483,6 +504,9 @@ pub(crate) fn a_remembered_rule_answers_its_own_question_only() {
         chain.bridge().set_policy(Policy::new(vec![stricter, rule("bank.pay", Action::Ask)], Action::Allow));
         assert!(!pays(&chain, 5, "", "r2"));
     }
+    let boss = Rule { approvers: vec![Glob::new("boss")], ..rule("bank.pay", Action::Ask) };
+    chain.bridge().set_policy(Policy::new(vec![boss], Action::Allow));
+    assert!(!pays(&chain, 5, "", "r3"), "others decide now");
     chain.bridge().set_policy(Policy::new(vec![rule("bank.pay", Action::Ask)], Action::Allow));
     assert!(pays(&chain, 5, "", "r3"));
 }

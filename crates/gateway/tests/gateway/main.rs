@@ -34,3 +34,4 @@ mod tasks;
 mod traits;
 mod upgrades;
 mod watching;
+mod while_waiting;

@@ -100,6 +100,11 @@ async fn what_can_not_be_added_says_why_and_leaves_nothing() {
         (json!({ "name": "x", "url": "ftp://b" }), "url: "),
         (json!({ "name": "x", "url": "http://127.0.0.1:9/mcp", "headers": { "a": "b\nc" } }), "headers: "),
         (json!({ "name": "x", "command": "toolgate", "args": ["serve"] }), "command: starts Toolgate inside of itself"),
+        (json!({ "name": "x", "command": "toolgate", "args": ["approve", "r", "1"] }), "command: names Toolgate's own"),
+        (
+            json!({ "name": "x", "command": "sh", "args": ["-c", "toolgate approve r 1"] }),
+            "command: names Toolgate's own",
+        ),
         (json!({ "name": " ", "command": "a" }), "name: "),
         (json!({ "name": "x", "command": "/no/such/program" }), "'x' did not come up"),
     ] {

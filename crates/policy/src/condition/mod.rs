@@ -152,6 +152,11 @@ impl Condition {
         self.root.reads(&|variable| matches!(variable, Variable::InDay))
     }
 
+    /// Whether it reads `counts.run` or `counts.day`.
+    pub fn reads_counts(&self) -> bool {
+        self.root.reads(&|variable| matches!(variable, Variable::InRun | Variable::InDay))
+    }
+
     /// The same before the call is made, when counts are not known and the arguments may not be; `None` where they matter.
     pub fn foresee(
         &self,

@@ -18,7 +18,7 @@ use toolgate_wire::{CallId, report};
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
 use super::view::{About, PendingView, RawJson, question_of};
-use toolgate_bridge::approvals::{Approver, AskedCall, LoginWait, ServerForm, Verdict, VerdictFuture};
+use toolgate_bridge::approvals::{Approver, AskedCall, KeptQuestion, LoginWait, ServerForm, Verdict, VerdictFuture};
 
 /// Numbers that calls and the lines of a review may have: the questions that a server asks inside calls have numbers after these.
 const QUESTIONS_OF_A_ROUND: u32 = 200_000;
@@ -179,7 +179,10 @@ impl RunApprover {
         let (number, is_form) = (question.call_id, call.form.is_some());
         let decided = self.state.lock().decisions.get(&number).cloned();
         if let Some(decision) = decided {
-            return self.act_on_earlier(id, decision, is_form);
+            return match decision.is_late(question.expires_at) {
+                true => self.expired(id),
+                false => self.act_on_earlier(id, decision, is_form),
+            };
         }
         if question.login.is_some() {
             // A look for a login is no time of the program: looking for a day must not use up its wall time.
@@ -207,6 +210,10 @@ impl RunApprover {
         self.gate.asks(id, is_form);
         let decision = tokio::select! {
             decision = receive => match decision {
+                Ok(decision) if decision.is_late(question.expires_at) => {
+                    self.state.lock().unsent.remove(&number);
+                    return self.expired(id);
+                }
                 Ok(decision) => decision,
                 Err(_) => std::future::pending().await,
             },
@@ -345,6 +352,12 @@ impl Approver for RunApprover {
         (1..).map_while(asked).collect()
     }
 
+    fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
+        let (number, state) = (self.number(call, None), self.state.lock());
+        let question = state.questions.get(&number).filter(|it| it.about.is_rule() && it.login.is_none())?;
+        Some(KeptQuestion { rule_key: question.rule_key.clone(), approvers: question.approvers.clone() })
+    }
+
     fn answered(&self, call: CallId) -> Option<report::CallDecision> {
         let (number, state) = (self.number(call, None), self.state.lock());
         let decision = state.decisions.get(&number)?;
@@ -352,9 +365,14 @@ impl Approver for RunApprover {
         if question.is_some_and(|question| question.login.is_some()) {
             return None;
         }
+        let rule = question.and_then(|question| question.rule.clone());
+        if question.is_some_and(|question| decision.is_late(question.expires_at)) {
+            let verdict = Some("expired");
+            return Some(report::CallDecision { action: "ask", rule, verdict, ..report::CallDecision::default() });
+        }
         let mut answered = report::CallDecision {
             action: "ask",
-            rule: question.and_then(|question| question.rule.clone()),
+            rule,
             verdict: Some(decision.decision.verdict()),
             reviewer: Some(if decision.by.is_empty() { "local".to_owned() } else { decision.by.clone() }),
             ..report::CallDecision::default()

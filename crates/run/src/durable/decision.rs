@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use toolgate_catalog::Catalog;
 use toolgate_journal::durable::{Decision as Kept, PendingCall};
+use toolgate_journal::replay::clock;
 use toolgate_journal::store::{RunStatus, StoreError};
 use toolgate_mcp::bounded_tree;
 use toolgate_wire::{CallId, CallerScope, Pattern, Profile, Target};
@@ -77,13 +78,23 @@ pub struct CallDecision {
     pub at: u64,
 }
 
+impl CallDecision {
+    /// Whether it lets a call be made after its question had expired. What keeps a call from being made is never late.
+    pub(super) fn is_late(&self, expires_at: u64) -> bool {
+        match self.decision {
+            DecisionKind::Approve | DecisionKind::Edit | DecisionKind::Answer => self.at > expires_at,
+            DecisionKind::Deny | DecisionKind::Stop => false,
+        }
+    }
+}
+
 impl DurableRuns {
     /// Decides calls of a run on behalf of this caller; of anybody when absent. The first decision about a call holds.
     /// Returns, for each, the decision that holds.
     ///
     /// # Errors
-    /// If the caller may not decide about this run, a call does not wait, or its new arguments do not fit. Nothing is
-    /// decided then.
+    /// If the caller may not decide about this run, a call does not wait or no longer, or its new arguments do not fit.
+    /// Nothing is decided then.
     pub async fn decide(
         &self,
         run: &str,
@@ -104,6 +115,9 @@ impl DurableRuns {
             let question = question.ok_or_else(|| wrong(format!("no call {} waits", decision.call_id)))?;
             if !may_decide(question, caller, is_owner) {
                 return Err(wrong(format!("this caller may not decide about call {}", decision.call_id)));
+            }
+            if is_undecided(&asked, decision.call_id) {
+                question.check_open(row.status, super::unix_ms()).map_err(wrong)?;
             }
             self.check(question, decision).map_err(wrong)?;
         }
@@ -286,11 +300,30 @@ impl RunApproval {
     }
 }
 
+fn is_undecided(asked: &[PendingCall], call: u32) -> bool {
+    asked.iter().any(|it| it.call.0 == call && it.decision.is_none())
+}
+
 impl PendingView {
+    /// Whether this question, about which nobody has decided, waits in a run of this status.
+    ///
+    /// # Errors
+    /// Why it does not, in words.
+    pub fn check_open(&self, status: RunStatus, now: u64) -> Result<(), String> {
+        if status == RunStatus::Done {
+            return Err(format!("the run has ended: call {} does not wait any more", self.call_id));
+        }
+        if self.expires_at <= now {
+            let at = clock(self.expires_at);
+            return Err(format!("the question about call {} expired at {at}: the call is not made", self.call_id));
+        }
+        Ok(())
+    }
+
     /// What a decision about this question says about later calls: the call that was approved, and for which others that holds.
     /// `None` where it is about this call alone.
     pub fn remembered(&self, run: &str, decision: &CallDecision) -> Option<(AskedCall, Remember)> {
-        let remember = remember_of(decision.remember.as_ref()?, run)?;
+        let remember = remember_of(decision.remember.as_ref()?, run).ok()??;
         let is_approved = matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit);
         if !self.about.is_rule() || !is_approved {
             return None;
@@ -352,6 +385,9 @@ impl PendingView {
     /// What is wrong, in words.
     pub fn takes(&self, decision: &CallDecision) -> Result<(), String> {
         use DecisionKind::{Answer, Approve, Deny, Edit, Stop};
+        if let Some(remember) = &decision.remember {
+            check_remember(remember)?;
+        }
         match (&self.about, decision.decision) {
             (About::UnknownEffect { .. }, Edit) => {
                 return Err("a call that was sent cannot be edited: approve sends it again as it was".to_owned());
@@ -380,17 +416,24 @@ impl PendingView {
 }
 
 /// `once`, `run`, `session`, `always`, or `{"always": "args.amount < 50"}`; `None` where nothing is to be remembered.
-fn remember_of(wanted: &Value, run: &str) -> Option<Remember> {
-    match wanted.as_str() {
-        Some("run") => Some(Remember::Run(run.to_owned())),
-        Some("session") => Some(Remember::Session),
-        Some("always") => Some(Remember::Always { when: None }),
-        Some(_) => None,
-        None => {
-            let when = wanted.get("always")?.as_str()?.to_owned();
-            Some(Remember::Always { when: Some(when) })
-        }
+fn remember_of(wanted: &Value, run: &str) -> Result<Option<Remember>, String> {
+    let always = || match wanted.as_object() {
+        Some(fields) if fields.len() == 1 => fields.get("always").and_then(Value::as_str),
+        _ => None,
+    };
+    match (wanted.as_str(), always()) {
+        (Some("once"), _) => Ok(None),
+        (Some("run"), _) => Ok(Some(Remember::Run(run.to_owned()))),
+        (Some("session"), _) => Ok(Some(Remember::Session)),
+        (Some("always"), _) => Ok(Some(Remember::Always { when: None })),
+        (_, Some(when)) => Ok(Some(Remember::Always { when: Some(when.to_owned()) })),
+        _ => Err("remember is once, run, session, always or {\"always\": CONDITION}".to_owned()),
     }
+}
+
+fn check_remember(wanted: &Value) -> Result<(), String> {
+    let remember = remember_of(wanted, "")?;
+    remember.map_or(Ok(()), |remember| remember.check()).map_err(|error| format!("remember: {error}"))
 }
 
 /// The rule's approvers may decide; without any, the caller of the run. Whoever has the store may decide everything.
@@ -409,9 +452,8 @@ mod tests {
     use super::*;
     use crate::durable::view::RawJson;
 
-    #[test]
-    fn approvers_decide_or_else_the_owner() {
-        let question = |approvers: &[&str]| PendingView {
+    fn question(approvers: &[&str]) -> PendingView {
+        PendingView {
             call_id: 1,
             backend: Some("bank".into()),
             tool: "pay".into(),
@@ -423,10 +465,52 @@ mod tests {
             approvers: approvers.iter().map(ToString::to_string).collect(),
             login: None,
             asked_at: 0,
-            expires_at: 0,
+            expires_at: 1_000,
             about: About::Rule,
             staged: None,
+        }
+    }
+
+    fn decision(decision: DecisionKind, at: u64) -> CallDecision {
+        CallDecision { call_id: 1, decision, arguments: None, reason: None, remember: None, by: String::new(), at }
+    }
+
+    #[test]
+    fn a_question_is_decided_before_it_expires_and_before_its_run_has_ended() {
+        let check = |status, now| question(&[]).check_open(status, now).err().unwrap_or_default();
+        assert_eq!(check(RunStatus::Paused, 999), "");
+        assert_eq!(check(RunStatus::Running, 999), "");
+        assert!(check(RunStatus::Paused, 1_000).starts_with("the question about call 1 expired at "));
+        assert_eq!(check(RunStatus::Done, 999), "the run has ended: call 1 does not wait any more");
+        let is_late = |kind, at| decision(kind, at).is_late(1_000);
+        assert_eq!([is_late(DecisionKind::Approve, 1_000), is_late(DecisionKind::Edit, 1_001)], [false, true]);
+        assert!(!is_late(DecisionKind::Stop, 1_001), "it keeps the call from being made");
+    }
+
+    #[test]
+    fn what_is_to_be_remembered_is_checked() {
+        let check = |remember: &str| {
+            let remember = Some(serde_json::from_str(remember).unwrap());
+            question(&[]).takes(&CallDecision { remember, ..decision(DecisionKind::Approve, 0) })
         };
+        for right in [r#""once""#, r#""run""#, r#""session""#, r#""always""#, r#"{"always": "args.amount < 50"}"#] {
+            assert_eq!(check(right), Ok(()), "{right}");
+        }
+        for wrong in [
+            r#""forever""#,
+            r#"{"always": 5}"#,
+            r#"{"always": "args.amount <"}"#,
+            r#"{"always": "counts.day < 5"}"#,
+            r#"{"always": "args.amount < 50 && counts.run == 0"}"#,
+            r#"{"always": "true", "run": "true"}"#,
+            "true",
+        ] {
+            assert!(check(wrong).is_err_and(|message| message.starts_with("remember")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn approvers_decide_or_else_the_owner() {
         for (approvers, caller, is_owner, expected) in [
             (&[][..], Some("ann"), true, true),
             (&[], Some("bob"), false, false),

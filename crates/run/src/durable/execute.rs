@@ -26,7 +26,7 @@ use super::parked::PrintedLines;
 use super::schemas::hash_of;
 use super::staged::{self, Reviewed};
 use super::stored::StoredRequest;
-use super::unsettled::Settled;
+use super::unsettled::{Settled, own_names};
 use super::view::{PendingView, question_of};
 use super::{DurableError, Inner, LiveRun};
 use toolgate_bridge::{ScopedCatalog, is_annotated_read_only};
@@ -477,7 +477,7 @@ impl Inner {
                 }
             };
             match replay::resume(&record, &mut self.harmless(&request, &asked)) {
-                Ok(mut replayable) => match self.settle(&record, &mut replayable, &request.caller, &asked) {
+                Ok(mut replayable) => match self.settle(&record, &mut replayable, &request, &asked) {
                     Settled::GoOn => Ok(Some(replayable)),
                     Settled::Ask(questions) => {
                         if self.wait_for(&run, questions.clone()).await {
@@ -591,7 +591,8 @@ impl Inner {
                 }
             }
             // What a person edits is sent as it is, with or without a key.
-            self.is_harmless(call, &request.caller, is_edited(asked, call.target))
+            let target = own_names(&self.runner.bridge, call.target);
+            self.is_harmless(call, &request.caller, is_edited(asked, &target))
         }
     }
 
@@ -612,14 +613,11 @@ impl Inner {
     }
 }
 
-/// Whether a person gave other arguments to a call of this target.
+/// Whether a person gave other arguments to a call of this target, by the names that its backend itself uses.
 fn is_edited(asked: &[PendingCall], target: &Target) -> bool {
     let decision = |call: &PendingCall| serde_json::from_str::<CallDecision>(call.decision.as_deref()?).ok();
     let edits = asked.iter().filter(|call| decision(call).is_some_and(|it| it.decision == DecisionKind::Edit));
-    edits.filter_map(question_of).any(|question| match target {
-        Target::Tool { backend, tool } => question.backend.as_ref() == Some(backend) && question.tool == *tool,
-        Target::Function(name) => question.backend.is_none() && question.tool == *name,
-    })
+    edits.filter_map(question_of).any(|question| question.is_of(target))
 }
 
 /// Whether what is wrong may be right later.

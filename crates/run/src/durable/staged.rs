@@ -3,7 +3,7 @@
 //! A rehearsal sends nothing, so a process that dies in it leaves nothing behind: the next one rehearses again. What it found is
 //! written to the record before the run is paused, and the record of the second execution follows it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ use super::super::request::{Durability, PausedRun, RunReport, RunRequest};
 use super::super::{Counted, Runner};
 use super::approver::RunApprover;
 use super::decision::{CallDecision, DecisionKind};
-use super::view::{About, PendingView, RawJson, StagedView};
+use super::view::{About, PendingView, RawJson, StagedView, decision_of, question_of};
 use super::{Inner, unix_ms};
 use crate::stage::{Commit, CommitApprover, LineVerdict, Rehearsal, Review, StagedLine, Staging};
 use toolgate_bridge::AllowedEffects;
@@ -57,6 +57,14 @@ pub(super) fn last_line(request: &RunRequest) -> u32 {
     match &request.staging {
         Staging::Commit(commit) => commit.last_line(),
         Staging::No | Staging::Wanted | Staging::Rehearsal(_) => 0,
+    }
+}
+
+/// The arguments that a person gave to a call when its line was reviewed.
+pub(super) fn edited_line(request: &RunRequest, call: CallId) -> Option<String> {
+    match &request.staging {
+        Staging::Commit(commit) => commit.edited_arguments(call),
+        Staging::No | Staging::Wanted | Staging::Rehearsal(_) => None,
     }
 }
 
@@ -181,15 +189,15 @@ impl Inner {
             Ok(review) => review,
             Err(error) => return failed(format!("the review of the run cannot be read: {error}"), request),
         };
-        let pending = match self.journal.pending(run.id()).await {
-            Ok(pending) => pending,
+        let asked = match self.journal.pending(run.id()).await {
+            Ok(asked) => DecidedLines::of(&asked),
             Err(error) => return failed(format!("the decisions about the run cannot be read: {error}"), request),
         };
         if record.has_start() {
             // A run that began as a fork has the review and not its decisions: its writes are asked about as they come.
-            review.lines.retain(|line| pending.iter().any(|call| call.call.0 == line.number));
+            review.lines.retain(|line| asked.lines.contains(&line.number));
         }
-        let decisions: HashMap<u32, CallDecision> = decisions(&pending);
+        let decisions = asked.decisions;
         if let Some(stop) = decisions.values().find(|decision| decision.decision == DecisionKind::Stop) {
             let reason = stop.reason.as_deref().unwrap_or("a person stopped the run");
             let failure = Failure::new(Code::Aborted, format!("a person stopped the run: {reason}"));
@@ -210,9 +218,25 @@ impl Inner {
     }
 }
 
-fn decisions(pending: &[PendingCall]) -> HashMap<u32, CallDecision> {
-    let read = |call: &PendingCall| Some((call.call.0, serde_json::from_str(call.decision.as_deref()?).ok()?));
-    pending.iter().filter_map(read).collect()
+/// The lines of a review that were asked about, and what was decided about them in time. Questions about calls have numbers that
+/// lines may have too, where the run is a fork and has no lines of its own.
+#[derive(Default)]
+struct DecidedLines {
+    lines: HashSet<u32>,
+    decisions: HashMap<u32, CallDecision>,
+}
+
+impl DecidedLines {
+    fn of(asked: &[PendingCall]) -> Self {
+        let mut decided = DecidedLines::default();
+        for call in asked {
+            let Some(question) = question_of(call).filter(|question| question.staged.is_some()) else { continue };
+            decided.lines.insert(question.call_id);
+            let decision = decision_of(call).filter(|decision| !decision.is_late(question.expires_at));
+            decided.decisions.extend(decision.map(|decision| (question.call_id, decision)));
+        }
+        decided
+    }
 }
 
 fn verdict(decision: CallDecision) -> LineVerdict {
@@ -258,4 +282,28 @@ fn question(line: &StagedLine, review: &Review) -> Option<PendingView> {
             commit_point: review.commit_point.clone().filter(|_| is_last),
         }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a line, or of a call that is asked about alone, decided at this time.
+    fn asked(call: u32, is_line: bool, at: u64) -> PendingCall {
+        let mut question = serde_json::json!({
+            "callId": call, "tool": "pay", "arguments": {}, "reason": "", "askedAt": 0, "expiresAt": 1_000,
+        });
+        if is_line {
+            question["staged"] = serde_json::json!({ "substitutions": [] });
+        }
+        let decision = serde_json::json!({ "callId": call, "decision": "approve", "at": at });
+        PendingCall { call: CallId(call), question: question.to_string(), decision: Some(decision.to_string()) }
+    }
+
+    #[test]
+    fn verdicts_on_lines_come_from_questions_about_lines_that_were_decided_in_time() {
+        let decided = DecidedLines::of(&[asked(1, true, 1_000), asked(2, true, 1_001), asked(3, false, 0)]);
+        assert_eq!(decided.lines, HashSet::from([1, 2]));
+        assert_eq!(decided.decisions.keys().collect::<Vec<_>>(), [&1]);
+    }
 }

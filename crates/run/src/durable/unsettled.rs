@@ -15,12 +15,14 @@ use toolgate_journal::durable::PendingCall;
 use toolgate_journal::entry::Event;
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{Replayable, clock};
-use toolgate_wire::{CallId, CallState, CallerScope, Code, Failure};
+use toolgate_wire::{CallId, CallState, Code, Failure};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::schemas::hash_of;
-use super::view::{About, PendingView, RawJson, question_of};
-use super::{Inner, UnknownCalls, unix_ms};
+use super::staged::{edited_line, last_line};
+use super::view::{About, PendingView, RawJson, decision_of, question_of};
+use super::{Inner, RunRequest, UnknownCalls, unix_ms};
+use toolgate_bridge::Bridge;
 
 /// How long such a question stands.
 const EXPIRY: Duration = Duration::from_secs(24 * 3600);
@@ -46,11 +48,11 @@ impl Inner {
         &self,
         record: &Record,
         replayable: &mut Replayable,
-        caller: &CallerScope,
+        request: &RunRequest,
         asked: &[PendingCall],
     ) -> Settled {
         let asked = Asked::of(asked);
-        let current = |target: &Target| hash_of(&self.runner.bridge, caller, target);
+        let current = |target: &Target| hash_of(&self.runner.bridge, &request.caller, target);
         match changed_schemas(record, &current, &asked) {
             Settled::GoOn => {}
             other => return other,
@@ -61,7 +63,48 @@ impl Inner {
             UnknownCalls::End => false,
             UnknownCalls::Auto => self.runner.bridge.policy().may_ask(),
         };
-        if may_ask { unknown_calls(record, open, &asked) } else { Settled::GoOn }
+        let resent = Resent { bridge: &self.runner.bridge, request, asked: &asked };
+        if may_ask { unknown_calls(record, open, &resent) } else { Settled::GoOn }
+    }
+}
+
+/// What is called, by the names that its backend itself uses: a program may write others.
+pub(super) fn own_names(bridge: &Bridge, target: &Target) -> Target {
+    let Target::Tool { backend, tool } = target else { return target.clone() };
+    let catalog = bridge.catalog();
+    let found = catalog.tool(backend, tool);
+    found.map_or_else(
+        || target.clone(),
+        |found| Target::Tool { backend: found.backend.name().to_owned(), tool: found.tool().name.clone() },
+    )
+}
+
+/// How a call of unknown effect would be sent again.
+struct Resent<'a> {
+    bridge: &'a Bridge,
+    request: &'a RunRequest,
+    asked: &'a Asked,
+}
+
+impl Resent<'_> {
+    /// The number of the question of a rule about a call.
+    fn rule_number(&self, id: CallId) -> u32 {
+        id.0.saturating_add(last_line(self.request))
+    }
+
+    /// The arguments that a person gave to the call.
+    fn edited(&self, id: CallId) -> Option<String> {
+        let decided = self.asked.get(self.rule_number(id)).filter(|(question, _)| question.about.is_rule());
+        let decision = decided.and_then(|(_, decision)| decision.as_ref());
+        let edited = decision.filter(|it| it.decision == DecisionKind::Edit).and_then(|it| it.arguments.as_ref());
+        edited.map(|edited| edited.get().to_owned()).or_else(|| edited_line(self.request, id))
+    }
+
+    /// Who had to approve the call, or others of its target: they also say whether it is sent again.
+    fn approvers(&self, id: CallId, target: &Target) -> Vec<String> {
+        let own = self.asked.get(self.rule_number(id)).map(|(question, _)| question);
+        let own = own.filter(|it| it.about.is_rule() && !it.approvers.is_empty());
+        own.map_or_else(|| self.asked.approvers_of(&own_names(self.bridge, target)), |it| it.approvers.clone())
     }
 }
 
@@ -71,8 +114,9 @@ struct Asked(Vec<(PendingView, Option<CallDecision>)>);
 impl Asked {
     fn of(asked: &[PendingCall]) -> Self {
         let read = asked.iter().filter_map(|call| {
-            let decision = call.decision.as_deref().and_then(|text| serde_json::from_str(text).ok());
-            Some((question_of(call)?, decision))
+            let question = question_of(call)?;
+            let decision = decision_of(call).filter(|decision| !decision.is_late(question.expires_at));
+            Some((question, decision))
         });
         Asked(read.collect())
     }
@@ -81,13 +125,9 @@ impl Asked {
         self.0.iter().find(|(question, _)| question.call_id == number)
     }
 
-    /// Who had to approve calls of this target: they also say whether one is sent again.
+    /// Who had to approve calls of this target, by the names that its backend itself uses.
     fn approvers_of(&self, target: &Target) -> Vec<String> {
-        let is_of = |it: &PendingView| match target {
-            Target::Tool { backend, tool } => it.backend.as_ref() == Some(backend) && it.tool == *tool,
-            Target::Function(name) => it.backend.is_none() && it.tool == *name,
-        };
-        let mut rules = self.0.iter().map(|(it, _)| it).filter(|it| it.about.is_rule() && is_of(it));
+        let mut rules = self.0.iter().map(|(it, _)| it).filter(|it| it.about.is_rule() && it.is_of(target));
         rules.find(|it| !it.approvers.is_empty()).map(|it| it.approvers.clone()).unwrap_or_default()
     }
 }
@@ -124,7 +164,8 @@ fn calls_of(record: &Record) -> BTreeMap<u32, RecordedCall> {
 }
 
 impl RecordedCall {
-    fn question(&self, call_id: u32, reason: String, about: About) -> Option<PendingView> {
+    /// A question about the call with these arguments.
+    fn question(&self, call_id: u32, args: &str, reason: String, about: About) -> Option<PendingView> {
         let (backend, tool) = match self.target.clone() {
             Target::Tool { backend, tool } => (Some(backend), tool),
             Target::Function(name) => (None, name),
@@ -134,7 +175,7 @@ impl RecordedCall {
             call_id,
             backend,
             tool,
-            arguments: Box::new(RawJson(RawValue::from_string(self.args.clone()).ok()?)),
+            arguments: Box::new(RawJson(RawValue::from_string(args.to_owned()).ok()?)),
             reason,
             rule: None,
             rule_key: None,
@@ -166,17 +207,18 @@ impl RecordedCall {
 }
 
 /// Treats calls of unknown effect as was decided. What is left unknown ends the run, which names it.
-fn unknown_calls(record: &Record, open: &mut HashMap<CallId, OpenCall>, asked: &Asked) -> Settled {
+fn unknown_calls(record: &Record, open: &mut HashMap<CallId, OpenCall>, resent: &Resent<'_>) -> Settled {
     let calls = calls_of(record);
     let mut questions = Vec::new();
     for (id, treated) in open.iter_mut().filter(|(_, treated)| matches!(treated, OpenCall::Unknown { .. })) {
         let Some(call) = calls.get(&id.0) else { continue };
         let number = call.sent.saturating_mul(SENT_ONCE).saturating_add(id.0);
-        let Some((question, decision)) = asked.get(number) else {
+        let Some((question, decision)) = resent.asked.get(number) else {
             let reason = format!("sent at {}, no answer: approve sends it again", clock(call.sent_at));
             let about = About::UnknownEffect { call: id.0, sent_at: call.sent_at };
-            let approvers = asked.approvers_of(&call.target);
-            questions.extend(call.question(number, reason, about).map(|it| PendingView { approvers, ..it }));
+            let (approvers, edited) = (resent.approvers(*id, &call.target), resent.edited(*id));
+            let question = call.question(number, edited.as_ref().unwrap_or(&call.args), reason, about);
+            questions.extend(question.map(|it| PendingView { approvers, ..it }));
             continue;
         };
         match decision {
@@ -236,7 +278,7 @@ fn changed_schemas(record: &Record, current: &dyn Fn(&Target) -> Option<String>,
                 next = Some(number);
                 let reason = format!("the schema of {target} has changed since this run called it: approve goes on");
                 let about = About::ChangedSchema { schema: now };
-                questions.extend(calls.get(&id).and_then(|call| call.question(number, reason, about)));
+                questions.extend(calls.get(&id).and_then(|call| call.question(number, &call.args, reason, about)));
             }
         }
     }

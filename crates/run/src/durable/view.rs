@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use toolgate_journal::durable::PendingCall;
 use toolgate_journal::store::{Find, RunRow, RunStatus, StoreError};
+use toolgate_wire::Target;
 
-use super::decision::may_decide;
+use super::decision::{CallDecision, may_decide};
 use super::events::until_changed;
 use super::{DurableError, DurableRuns};
 use crate::stage::Substitution;
@@ -100,6 +101,14 @@ pub struct PendingView {
 }
 
 impl PendingView {
+    /// Whether it is about a call of this target, by the names that the backend itself uses.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        match target {
+            Target::Tool { backend, tool } => self.backend.as_ref() == Some(backend) && self.tool == *tool,
+            Target::Function(name) => self.backend.is_none() && self.tool == *name,
+        }
+    }
+
     /// The question as the store keeps it.
     pub(super) fn stored(&self) -> String {
         #[derive(Serialize)]
@@ -299,7 +308,14 @@ pub(super) fn question_of(call: &PendingCall) -> Option<PendingView> {
     serde_json::from_str(&call.question).ok()
 }
 
-/// The calls that wait for a person, of those that were asked about.
+/// What was decided about a call; `None` when nothing was, or it cannot be read.
+pub(super) fn decision_of(call: &PendingCall) -> Option<CallDecision> {
+    serde_json::from_str(call.decision.as_deref()?).ok()
+}
+
+/// The calls that wait for a person, of those that were asked about. Those whose questions have expired wait no more.
 pub fn undecided(pending: &[PendingCall]) -> Vec<PendingView> {
-    pending.iter().filter(|call| call.decision.is_none()).filter_map(question_of).collect()
+    let now = super::unix_ms();
+    let open = pending.iter().filter(|call| call.decision.is_none()).filter_map(question_of);
+    open.filter(|question| question.expires_at > now).collect()
 }

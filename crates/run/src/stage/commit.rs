@@ -19,7 +19,7 @@ use toolgate_wire::CallId;
 use toolgate_wire::report::CallDecision;
 
 use super::{Called, MAX_TREE_BYTES, ReadAnswer, Review, StagedLine, arguments_of};
-use toolgate_bridge::approvals::{Approver, AskedCall, LoginWait, ServerForm, Verdict, VerdictFuture};
+use toolgate_bridge::approvals::{Approver, AskedCall, KeptQuestion, LoginWait, ServerForm, Verdict, VerdictFuture};
 use toolgate_bridge::marks::{Values, is_same, substituted};
 use toolgate_bridge::{Bridge, Foretold, RequestContext};
 
@@ -153,6 +153,15 @@ impl Commit {
         self.lines.iter().find(|line| line.number == number)
     }
 
+    /// The arguments that a person gave to a call that equals its line, with real values.
+    pub(crate) fn edited_arguments(&self, call: CallId) -> Option<String> {
+        let assigned = *self.state.lock().assigned.get(&call.0)?;
+        match self.verdicts.get(&assigned.line.filter(|_| assigned.is_equal)?)? {
+            LineVerdict::Edit(edited) => self.filled(edited),
+            LineVerdict::Approve | LineVerdict::Deny(_) | LineVerdict::Expired => None,
+        }
+    }
+
     /// The edited arguments of a line, with real values.
     fn filled(&self, edited: &str) -> Option<String> {
         let edited: Value = serde_json::from_str(edited).ok()?;
@@ -203,6 +212,10 @@ impl Approver for CommitApprover {
     fn answered(&self, call: CallId) -> Option<CallDecision> {
         self.real.answered(call)
     }
+
+    fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
+        self.real.kept_question(call)
+    }
 }
 
 /// The host of the second execution.
@@ -226,7 +239,7 @@ impl CommitHost {
             Assigned { line: Some(line), is_equal: true } => {
                 self.commit.line(line).and_then(|line| line.rule_key.clone())
             }
-            Assigned { .. } => foretold.decision.rule.as_ref().map(|rule| rule.key()),
+            Assigned { .. } => foretold.decision.rule.as_ref().map(|rule| rule.approval_key()),
         };
         let permitted = match assigned {
             Assigned { line: Some(line), is_equal: true } => self.reviewed(&call, line, &foretold),
@@ -285,7 +298,7 @@ impl CommitHost {
             arguments: call.args.clone(),
             reason: reason.chars().take(MAX_REASON).collect(),
             rule: rule.map(|rule| rule.id.clone()),
-            rule_key: rule.map(|rule| rule.key()),
+            rule_key: rule.map(|rule| rule.approval_key()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires: rule.map_or(toolgate_policy::DEFAULT_EXPIRY, |rule| rule.expiry),
             form: None,

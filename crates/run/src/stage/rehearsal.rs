@@ -123,7 +123,7 @@ impl Rehearsal {
                 Action::Allow | Action::Deny => "the run is staged".to_owned(),
             },
             rule: rule.map(|rule| rule.id.clone()),
-            rule_key: rule.map(|rule| rule.key()),
+            rule_key: rule.map(|rule| rule.approval_key()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             expires: rule.map_or(toolgate_policy::DEFAULT_EXPIRY, |rule| rule.expiry),
         });

@@ -14,7 +14,7 @@ use crate::body::{self, escaped};
 use crate::limits::RequestedLimits;
 use crate::messages::{EngineName, RunProfile, Whole};
 use crate::refusal::Refusal;
-use crate::run::{Output, context, named};
+use crate::run::{Output, context, named, staging};
 use crate::{Caller, HttpService};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
 use toolgate_run::{Door, Durability, RunRequest};
@@ -40,6 +40,8 @@ pub(super) struct Handshake {
     engine: Option<EngineName>,
     max_output_size: Option<Whole>,
     intent: Option<String>,
+    durable: Option<bool>,
+    stage: Option<bool>,
 }
 
 /// A function that the caller implements.
@@ -95,6 +97,11 @@ impl Handshake {
             Some(names) => named(&own, names, "/builtins")?,
             None => own,
         };
+        let (durable, staging) = (self.durability(), staging(self.stage));
+        if staging.is_on() && self.functions.is_some() {
+            let message = "a staged run goes on without its caller after the review: it cannot call functions that the caller lends";
+            return Err(Refusal::field("/stage", message));
+        }
         let (remote_functions, outgoing) = RemoteFunctions::new();
         let functions = own.merged(&caller_functions(self.functions.as_deref(), &remote_functions)?);
         let profile = self.profile.unwrap_or_default().into();
@@ -108,10 +115,20 @@ impl Handshake {
             engine: self.engine.map(|interpreter| interpreter.0),
             observer: Some(remote_functions.clone()),
             door: Door::WebSocket,
-            durable: Durability::WhenAsked,
+            durable,
+            staging,
             ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
         };
         Ok(Admitted { request, output, remote_functions, outgoing })
+    }
+
+    /// As for `/v1/run`.
+    fn durability(&self) -> Durability {
+        match (self.durable, self.stage) {
+            (Some(true), _) | (_, Some(true)) => Durability::Durable,
+            (Some(false), _) => Durability::Volatile,
+            (None, _) => Durability::WhenAsked,
+        }
     }
 }
 

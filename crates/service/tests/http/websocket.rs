@@ -28,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_run_that_waits_for_a_person_says_so_and_goes_on,
         every_pause_of_a_websocket_run_can_be_decided_at_another_replica,
         a_run_that_waits_stays_when_the_websocket_closes,
+        a_websocket_run_can_be_staged,
         a_silent_websocket_is_closed,
         a_result_has_the_same_text_over_a_websocket,
         a_result_that_does_not_fit_into_memory_is_refused,
@@ -163,6 +164,7 @@ async fn an_invalid_first_message_is_refused_with_a_pointer() {
         (json!({"code": "", "functions": {"a": {"params": {"x": {"$ref": "#"}}}}}), "/functions/a"),
         (json!({"code": "", "builtins": ["nope"]}), "/builtins/0"),
         (json!({"code": "", "timeoutMs": 0}), "/timeoutMs"),
+        (json!({"code": "", "stage": true, "functions": {"twice": {"params": ["n"]}}}), "/stage"),
         (json!([]), ""),
     ] {
         let mut client = Client::open(&server, opening.clone()).await;
@@ -272,6 +274,19 @@ async fn a_run_that_waits_for_a_person_says_so_and_goes_on() {
 }
 
 /// Two replicas on one store; the WebSocket is at the first one, the person at the second.
+async fn a_websocket_run_can_be_staged() {
+    let server = start(Setup::default()).await;
+    let code = "const sum = await add(1, 2); return `${await add(sum, 4)}`";
+    let mut client = Client::open(&server, json!({"code": code, "stage": true})).await;
+    let paused = client.hear().await.expect("a message")["paused"].clone();
+    let lines: Vec<&Value> = paused["pending"].as_array().expect("a review").iter().map(|it| &it["callId"]).collect();
+    assert_eq!(lines, [1, 2], "{paused}");
+    let run = paused["runId"].as_str().expect("an id");
+    let decisions = json!({"decisions": [{"callId": 1, "decision": "approve"}, {"callId": 2, "decision": "approve"}]});
+    assert_eq!(server.post(&format!("/v1/runs/{run}/decisions"), decisions).await.status, 200);
+    assert_eq!(client.report().await["result"], "7");
+}
+
 async fn every_pause_of_a_websocket_run_can_be_decided_at_another_replica() {
     let setup = asking();
     let other = Setup { runs: setup.runs.clone(), ..asking() };
