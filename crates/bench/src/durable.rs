@@ -1,10 +1,12 @@
 //! What durability costs: runs whose calls are recorded into a store on disk.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_engine::host::{HeldBytes, Target};
+use toolgate_engine::transcript::Recorder;
 use toolgate_engine::wire::CallId;
 use toolgate_engine::{Engine, EngineWithRuntime, Host, HostCall, HostFuture, Request};
 use toolgate_journal::durable::{Began, DurableRun, Journal};
@@ -79,23 +81,55 @@ impl Drop for Store {
 
 /// Twenty calls that only read, recorded. The run is in the store before and gets its report after what is timed.
 pub(super) fn calls(meter: &Meter) -> anyhow::Result<Samples> {
-    recorded(meter, CALLS, Arc::new(Reading(Records::new())), &CALLS_RESULT.to_string())
+    let mut calls = reading_calls()?;
+    meter.sample(|| calls.run(true))
 }
 
 /// One call with an effect: its intent is on disk before it is made, and its reply before the program gets it.
 pub(super) fn write(meter: &Meter) -> anyhow::Result<Samples> {
-    recorded(meter, WRITE, Records::new(), &Records::TEXT.to_string())
+    let mut write = StoredRuns::start(WRITE, Records::new(), Records::TEXT)?;
+    meter.sample(|| write.run(true))
 }
 
-fn recorded(meter: &Meter, code: &str, host: Arc<dyn Host>, expected: &str) -> anyhow::Result<Samples> {
-    let (store, started) = (Store::open()?, EngineWithRuntime::start(Engine::builder())?);
-    let mut number = 0;
-    meter.sample(|| {
-        number += 1;
-        let run = started.wait(store.begin(number, code))?;
-        let request = Request { host: host.clone(), recorder: Some(run.clone()), ..Request::new(Profile::Chain, code) };
-        let took = timed(expected, || started.engine.run_blocking(request))?;
-        started.wait(run.finish("{}"))?;
+/// [`calls`] in percent of the same runs without a recorder.
+pub(super) fn cost(meter: &Meter) -> anyhow::Result<Samples> {
+    let calls = RefCell::new(reading_calls()?);
+    meter.compare(|| calls.borrow_mut().run(true), || calls.borrow_mut().run(false))
+}
+
+fn reading_calls() -> anyhow::Result<StoredRuns> {
+    StoredRuns::start(CALLS, Arc::new(Reading(Records::new())), CALLS_RESULT)
+}
+
+/// Runs of one program, each of which is in a store from before it begins until after it has ended.
+struct StoredRuns {
+    store: Store,
+    started: EngineWithRuntime,
+    code: &'static str,
+    host: Arc<dyn Host>,
+    expected: String,
+    number: u64,
+    /// Begun before the pause that precedes a sample: begin and end are commits that are synced, and what follows one at once is
+    /// slower.
+    next: Arc<DurableRun>,
+}
+
+impl StoredRuns {
+    fn start(code: &'static str, host: Arc<dyn Host>, expected: usize) -> anyhow::Result<Self> {
+        let (store, started) = (Store::open()?, EngineWithRuntime::start(Engine::builder())?);
+        let next = started.wait(store.begin(0, code))?;
+        Ok(StoredRuns { store, started, code, host, expected: expected.to_string(), number: 0, next })
+    }
+
+    /// Microseconds of one run, with its messages recorded or not.
+    fn run(&mut self, is_recorded: bool) -> anyhow::Result<f64> {
+        let request = Request { host: self.host.clone(), ..Request::new(Profile::Chain, self.code) };
+        let recorder = is_recorded.then(|| self.next.clone() as Arc<dyn Recorder>);
+        let request = Request { recorder, ..request };
+        let took = timed(&self.expected, || self.started.engine.run_blocking(request))?;
+        self.started.wait(self.next.finish("{}"))?;
+        self.number += 1;
+        self.next = self.started.wait(self.store.begin(self.number, self.code))?;
         Ok(took)
-    })
+    }
 }

@@ -159,6 +159,14 @@ const ROWS: &[Workload] = &[
         ..ROW
     },
     Workload {
+        name: "durable-cost",
+        what: "`durable-calls` in percent of the same runs without a recorder, run by run",
+        unit: RowUnit::Percent,
+        runs: 500,
+        measure: durable::cost,
+        ..ROW
+    },
+    Workload {
         name: "resume-parked",
         group: Some("resume"),
         what: "from a decision to the call that waited for it, in a run with 200 calls whose worker waits; runs in SQLite",

@@ -279,6 +279,7 @@ impl From<DurableError> for Refusal {
             | DurableError::Forgotten { .. }
             | DurableError::Truncated { .. }
             | DurableError::TooManyCorrections { .. }
+            | DurableError::BeingCorrected { .. }
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }

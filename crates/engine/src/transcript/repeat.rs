@@ -10,11 +10,17 @@ use toolgate_wire::frame::{End, FromWorker, Question, Target};
 use toolgate_wire::{CallId, CallState, Code, Start, ToWorker};
 
 use super::describe::describe;
-use super::replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, StepEvent};
+use super::replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, Step, StepEvent};
 use super::{Digest, DigestKey};
 use crate::outbox::FrameKind;
 use crate::pump::{Finished, Lost, Pump, as_text};
 use crate::socket::{WakeSource, WorkerSocket};
+
+/// Messages that are sent before the guest has said what the record has in front of them, and their bytes. Each wait for the guest
+/// costs two switches between processes. When a guest gets a message changes nothing: it takes one, does all that follows from it,
+/// and only then takes the next.
+const MAX_FRAMES_AHEAD: usize = 64;
+const MAX_BYTES_AHEAD: usize = 128 * 1024;
 
 /// What is open in a run that is being repeated.
 #[derive(Default)]
@@ -40,11 +46,21 @@ impl Pump {
     /// Repeats a record; returns the end of the run if the record has it.
     pub(crate) fn repeat(&mut self, socket: &mut WorkerSocket, replay: &Replay) -> Result<Option<Finished>, Lost> {
         let mut open = OpenItems::default();
-        for step in &replay.steps {
+        // Messages before this step were sent.
+        let mut sent = 0;
+        for (index, step) in replay.steps.iter().enumerate() {
             open.last = step.at;
             match &step.event {
-                StepEvent::Delivered { message, state } => self.deliver_again(message, *state, &mut open),
+                StepEvent::Delivered { message, state } => {
+                    self.note_delivery(message, *state, &mut open);
+                    if index >= sent {
+                        self.channel().send(message, *state);
+                    }
+                }
                 StepEvent::Said { digest, then, read_only } => {
+                    if index >= sent {
+                        sent = self.send_ahead(&replay.steps, index + 1);
+                    }
                     let differs = |now: String| {
                         Lost::Diverged(Box::new(Divergence { step: step.number, then: describe(then), now }))
                     };
@@ -92,7 +108,21 @@ impl Pump {
         Ok(None)
     }
 
-    fn deliver_again(&mut self, message: &ToWorker, state: Option<CallState>, open: &mut OpenItems) {
+    /// Sends the messages that follow, before the guest has said what the record has between them; gives the step up to which they
+    /// are sent. They leave together when the pump waits.
+    fn send_ahead(&mut self, steps: &[Step], from: usize) -> usize {
+        let until = until_ahead(steps, from);
+        self.channel().outbox().hold();
+        for step in steps.get(from..until).unwrap_or_default() {
+            if let StepEvent::Delivered { message, state } = &step.event {
+                self.channel().send(message, *state);
+            }
+        }
+        until
+    }
+
+    /// Notes that a message was delivered, at its place in the record.
+    fn note_delivery(&mut self, message: &ToWorker, state: Option<CallState>, open: &mut OpenItems) {
         match message {
             ToWorker::Reply { id, body, .. } => {
                 if let Some(call) = open.calls.remove(id) {
@@ -109,7 +139,6 @@ impl Pump {
             ToWorker::Answer(_) => open.question = None,
             ToWorker::Start(_) | ToWorker::Waited { .. } => {}
         }
-        self.channel().send(message, state);
     }
 
     /// Notes what the guest repeated; returns the end of the run when that is what it was.
@@ -172,6 +201,23 @@ impl Pump {
     }
 }
 
+/// The step up to which messages may be sent ahead: at most so many and so many bytes. An answer is sent after its question: a guest
+/// that asks something else must not take it.
+fn until_ahead(steps: &[Step], from: usize) -> usize {
+    let (mut frames, mut bytes) = (0, 0);
+    let mut fits = |step: &Step| {
+        let length = match &step.event {
+            StepEvent::Said { .. } => return true,
+            StepEvent::Delivered { message: ToWorker::Reply { body: Ok(text) | Err(text), .. }, .. } => text.len(),
+            StepEvent::Delivered { message: ToWorker::Fire { .. }, .. } => 0,
+            StepEvent::Delivered { .. } => return false,
+        };
+        (frames, bytes) = (frames + 1, bytes + length);
+        frames <= MAX_FRAMES_AHEAD && bytes <= MAX_BYTES_AHEAD
+    };
+    from + steps.iter().skip(from).take_while(|step| fits(step)).count()
+}
+
 /// The answer to this question, if it was sent with the program.
 fn answered_ahead(frame: &FromWorker, start: &Start) -> Option<Vec<u8>> {
     let FromWorker::Ask(Question::Global(asked)) = frame else { return None };
@@ -191,4 +237,50 @@ fn is_repeated(frame: &FromWorker, then: &FromWorker, (key, digest): (&DigestKey
 fn timed_out(frame: &FromWorker) -> Option<Lost> {
     let is_late = matches!(frame, FromWorker::Done { end: End::Failed { code: Code::Timeout, .. }, .. });
     is_late.then_some(Lost::Deadline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(event: StepEvent) -> Step {
+        Step { number: 0, at: Duration::ZERO, event }
+    }
+
+    fn said() -> Step {
+        let then = FromWorker::Cancel { id: CallId(1) };
+        let digest = DigestKey::new([1; 32]).digest(&then);
+        step(StepEvent::Said { digest, then, read_only: false })
+    }
+
+    fn delivered(message: ToWorker) -> Step {
+        step(StepEvent::Delivered { message, state: None })
+    }
+
+    fn reply(bytes: usize) -> Step {
+        delivered(ToWorker::Reply { id: CallId(1), now: 0.0, body: Ok(vec![b'x'; bytes]) })
+    }
+
+    fn fire() -> Step {
+        delivered(ToWorker::Fire { id: CallId(1), now: 0.0 })
+    }
+
+    #[test]
+    fn messages_are_sent_ahead_up_to_an_answer() {
+        let answer = delivered(ToWorker::Answer(None));
+        let steps = [said(), reply(1), said(), fire(), said(), answer, reply(1)];
+        assert_eq!(until_ahead(&steps, 1), 5);
+        assert_eq!(until_ahead(&steps, 5), 5);
+        assert_eq!(until_ahead(&steps, 6), 7);
+        assert_eq!(until_ahead(&steps, 7), 7);
+    }
+
+    #[test]
+    fn what_is_sent_ahead_is_bounded_in_number_and_bytes() {
+        let calls: Vec<Step> = (0..1_000).flat_map(|_| [said(), reply(1)]).collect();
+        assert_eq!(until_ahead(&calls, 1), 2 * MAX_FRAMES_AHEAD + 1);
+        let long: Vec<Step> = (0..10).flat_map(|_| [said(), reply(MAX_BYTES_AHEAD / 2)]).collect();
+        assert_eq!(until_ahead(&long, 1), 5);
+        assert_eq!(until_ahead(&[reply(MAX_BYTES_AHEAD + 1)], 0), 0, "it is sent at its place");
+    }
 }

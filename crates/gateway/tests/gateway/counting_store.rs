@@ -18,6 +18,10 @@ pub(crate) struct CountingStore {
     write_time: Duration,
     loses_an_answer: AtomicBool,
     fails_a_read: AtomicBool,
+    /// The next record that is read makes the look after it fail.
+    read_arms_find: AtomicBool,
+    fails_a_find: AtomicBool,
+    has_failed_a_find: AtomicBool,
 }
 
 impl CountingStore {
@@ -37,6 +41,18 @@ impl CountingStore {
     #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
     pub(crate) fn next_read_fails(&self) {
         self.fails_a_read.store(true, Ordering::SeqCst);
+    }
+
+    /// Once the next record was read, one look for runs fails.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
+    pub(crate) fn find_after_next_read_fails(&self) {
+        self.read_arms_find.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that look has failed.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
+    pub(crate) fn find_has_failed(&self) -> bool {
+        self.has_failed_a_find.load(Ordering::SeqCst)
     }
 
     pub(crate) fn repeated(&self) -> usize {
@@ -69,6 +85,7 @@ impl Store for CountingStore {
         if self.fails_a_read.swap(false, Ordering::SeqCst) {
             return Box::pin(std::future::ready(Err(StoreError::Unavailable("the connection was lost".to_owned()))));
         }
+        self.fails_a_find.store(self.read_arms_find.swap(false, Ordering::SeqCst), Ordering::SeqCst);
         self.store.read(run)
     }
 
@@ -109,6 +126,10 @@ impl Store for CountingStore {
     }
 
     fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
+        if self.fails_a_find.swap(false, Ordering::SeqCst) {
+            self.has_failed_a_find.store(true, Ordering::SeqCst);
+            return Box::pin(std::future::ready(Err(StoreError::Unavailable("the connection was lost".to_owned()))));
+        }
         self.store.find(find)
     }
 

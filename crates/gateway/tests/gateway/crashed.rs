@@ -12,13 +12,15 @@ use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
 use toolgate_functions::{HostFunction, Registry, idempotency};
 use toolgate_journal::durable::Journal;
+use toolgate_journal::entry::Event;
+use toolgate_journal::fork::fork;
 use toolgate_journal::seal::Sealer;
 use toolgate_policy::{Action, Policy, Rule};
 use toolgate_run::durable::{
     CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
 };
 use toolgate_run::{FixedEnvironment, RunRequest, Runner};
-use toolgate_wire::Profile;
+use toolgate_wire::{LimitRequest, Profile};
 
 use crate::counting_store::CountingStore;
 
@@ -80,6 +82,8 @@ struct World {
     calls: Calls,
     /// The bound of a record, where it is not the usual one.
     max_record_bytes: Option<u64>,
+    /// The memory of a program that is configured.
+    max_memory: Option<u64>,
 }
 
 impl World {
@@ -91,7 +95,8 @@ impl World {
         }
         bridge.set_policy(policy);
         let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
-        let environment = FixedEnvironment { functions: self.functions(answers), ..FixedEnvironment::default() };
+        let mut environment = FixedEnvironment { functions: self.functions(answers), ..FixedEnvironment::default() };
+        environment.limits.chain.memory = self.max_memory;
         let runner = Runner::new(engine, Arc::new(bridge), Arc::new(environment));
         let sealer = Sealer::new([7; 32]).unwrap();
         let journal = Journal::new(self.store.clone(), sealer, format!("gateway {number}"), LEASE);
@@ -238,4 +243,84 @@ async fn a_run_whose_record_could_not_be_read_once_goes_on() {
     let report = report(&ended(&runs, &run).await);
     assert_eq!(report["value"], "done", "{report}");
     assert_eq!(world.called().len(), 1);
+}
+
+/// Asks about every charge.
+fn asks_about_charges() -> Policy {
+    Policy::new(vec![Rule::new("policy[0]", "bank.charge", Action::Ask)], Action::Allow)
+}
+
+/// A run that has sent something and waits for a person.
+async fn waiting(runs: &DurableRuns, request: RunRequest) -> (String, RunView) {
+    let run = runs.begin(request, None, None).await.unwrap().run;
+    let view = until(runs, &run, |view| view.summary.status == RunStatus::Paused && !view.pending.is_empty()).await;
+    (run, view)
+}
+
+const SENDS_AND_CHARGES: &str =
+    "console.log('begins'); await bank.send({ to: 'ann' }); return await bank.charge({ to: 'ann' })";
+
+async fn approve(runs: &DurableRuns, run: &str, view: &RunView) {
+    let (call_id, decision) = (view.pending[0].call_id, DecisionKind::Approve);
+    let approved =
+        CallDecision { call_id, decision, arguments: None, reason: None, remember: None, by: String::new(), at: 0 };
+    runs.decide(run, None, vec![approved]).await.unwrap();
+}
+
+/// The report of a run that ends before its record is repeated has not all of its calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_differs_before_a_recorded_effect_is_not_safe_to_retry() {
+    let world = World::default();
+    let runs = world.gateway(1, Answers::Yes, asks_about_charges());
+    let (run, _) = waiting(&runs, RunRequest::new(Profile::Chain, SENDS_AND_CHARGES)).await;
+    let recorded = runs.journal().load(&run).await.unwrap();
+    let mut record = fork(&recorded, "other", 1).unwrap().record;
+    let call = record.entries.iter().find_map(|entry| match &entry.event {
+        Event::Call(call) => Some(call.digest),
+        _ => None,
+    });
+    // As if this version printed another line.
+    for entry in &mut record.entries {
+        if let Event::Line { digest, .. } = &mut entry.event {
+            *digest = call.unwrap();
+        }
+    }
+    runs.journal().begin_from(record).await.unwrap().run.release().await.unwrap();
+    let report = report(&ended(&runs, "other").await);
+    assert_eq!((&report["code"], &report["calls"]), (&json!("DIVERGED"), &json!([])), "{report}");
+    assert_eq!(report["safe_to_retry"], false, "the record has a call: {report}");
+}
+
+/// That a store cannot be asked does not mean that nobody has aborted the run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aborted_run_sends_nothing_where_the_store_fails_for_a_moment() {
+    let world = World::default();
+    let before = world.gateway(1, Answers::Yes, asks_about_charges());
+    let (run, view) = waiting(&before, RunRequest::new(Profile::Chain, SENDS_AND_CHARGES)).await;
+    before.stop(Duration::from_secs(30)).await;
+    approve(&before, &run, &view).await;
+    before.abort(&run, None).await.unwrap();
+    world.store.find_after_next_read_fails();
+    let runs = world.gateway(2, Answers::Yes, asks_about_charges());
+    while !world.store.find_has_failed() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let report = report(&ended(&runs, &run).await);
+    assert_eq!(report["code"], "ABORTED", "{report}");
+    assert_eq!(world.called().len(), 1, "the charge is not made");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_goes_on_with_less_memory_than_it_asked_for_where_less_is_configured_now() {
+    let mut world = World::default();
+    let before = world.gateway(1, Answers::Yes, asks_about_charges());
+    let limits = LimitRequest { memory: Some(40 << 20), ..LimitRequest::default() };
+    let request = RunRequest { limits, ..RunRequest::new(Profile::Chain, SENDS_AND_CHARGES) };
+    let (run, view) = waiting(&before, request).await;
+    before.stop(Duration::from_secs(30)).await;
+    world.max_memory = Some(20 << 20);
+    let runs = world.gateway(2, Answers::Yes, asks_about_charges());
+    approve(&runs, &run, &view).await;
+    let report = report(&ended(&runs, &run).await);
+    assert_eq!(report["value"], "done", "{report}");
 }

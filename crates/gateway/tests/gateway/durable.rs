@@ -123,6 +123,38 @@ async fn a_correction_of_a_correction_keeps_the_effects_of_the_first_run() {
     world.gateway.shut_down().await;
 }
 
+/// A client that does not get the answer corrects the same run again: what the first correction did is kept.
+#[tokio::test]
+async fn a_run_that_is_corrected_again_has_each_effect_once() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one"], "throw new Error('broken')");
+    let failed = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
+    let corrected = appending(&file, &["one", "two"], "return 'all'");
+    for _ in 0..3 {
+        let fixed = world.call("fix_run", json!({ "run_id": run_id(&failed), "code": corrected })).await;
+        assert_eq!(first_text(&fixed), "all", "{fixed}");
+        assert_eq!(lines(&file), ["one", "two"], "each once");
+    }
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_corrected_twice_at_one_time_has_each_effect_once() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one"], "throw new Error('broken')");
+    let failed = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
+    let corrected = appending(&file, &["one", "two"], "return 'all'");
+    let fix = || world.call("fix_run", json!({ "run_id": run_id(&failed), "code": corrected }));
+    let (one, other, third) = tokio::join!(fix(), fix(), fix());
+    let texts = [&one, &other, &third].map(first_text);
+    assert!(texts.iter().any(|text| *text == "all"), "{texts:?}");
+    assert!(texts.iter().all(|text| *text == "all" || text.contains("is corrected by the run")), "{texts:?}");
+    assert_eq!(lines(&file), ["one", "two"], "each once");
+    world.gateway.shut_down().await;
+}
+
 /// What a forgotten run did is not known, so its correction cannot be corrected: nothing is sent.
 #[tokio::test]
 async fn a_correction_whose_first_run_is_forgotten_is_not_corrected() {

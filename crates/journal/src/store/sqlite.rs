@@ -21,6 +21,8 @@ use crate::unix_ms;
 const SCHEMA: &str = include_str!("schema.sql");
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Statements that stay prepared: more than there are in this file.
+const MAX_PREPARED: usize = 64;
 
 /// Runs in a file.
 #[derive(Clone)]
@@ -56,6 +58,7 @@ impl SqliteStore {
         let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fault)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(fault)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(fault)?;
+        connection.set_prepared_statement_cache_capacity(MAX_PREPARED);
         Ok(SqliteStore(Arc::new(Mutex::new(connection))))
     }
 
@@ -174,9 +177,25 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<Result<RunRow, StoreError>> {
     }))
 }
 
+/// Executes a statement; gives the number of rows that it changed.
+fn execute(transaction: &Transaction<'_>, text: &str, values: impl rusqlite::Params) -> Result<usize, StoreError> {
+    transaction.prepare_cached(text).and_then(|mut statement| statement.execute(values)).map_err(fault)
+}
+
+/// The first row that a statement gives, if there is one.
+fn first<T>(
+    transaction: &Transaction<'_>,
+    text: &str,
+    values: impl rusqlite::Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>, StoreError> {
+    let mut statement = transaction.prepare_cached(text).map_err(fault)?;
+    statement.query_row(values, read).optional().map_err(fault)
+}
+
 fn rows(transaction: &Transaction<'_>, filter: &str, values: impl rusqlite::Params) -> Result<Vec<RunRow>, StoreError> {
     let text = format!("SELECT {RUN_COLUMNS} FROM toolgate_runs WHERE {filter}");
-    let mut statement = transaction.prepare(&text).map_err(fault)?;
+    let mut statement = transaction.prepare_cached(&text).map_err(fault)?;
     let found = statement.query_map(values, run_row).map_err(fault)?;
     found.map(|row| row.map_err(fault).and_then(|row| row)).collect()
 }
@@ -187,7 +206,7 @@ fn change(transaction: &Transaction<'_>, lease: &Lease, columns: &str, value: i6
         "UPDATE toolgate_runs SET changed = ?1, {columns} WHERE run = ?2 AND epoch = ?3 AND status = 'running'"
     );
     let values = params![number(unix_ms()), lease.run, number(lease.epoch), value];
-    match transaction.execute(&text, values).map_err(fault)? {
+    match execute(transaction, &text, values)? {
         0 => Err(fenced(lease)),
         _ => Ok(()),
     }
@@ -196,14 +215,25 @@ fn change(transaction: &Transaction<'_>, lease: &Lease, columns: &str, value: i6
 const OPEN_BYTES: &str = "SELECT coalesce(sum(bytes), 0) FROM toolgate_runs
     WHERE caller = (SELECT caller FROM toolgate_runs WHERE run = ?1) AND status IN ('running', 'paused')";
 
+/// The rows that a look is for. One run is found by its key: beside "or is not asked for" the key would not be used.
+fn find_filter(find: &Find) -> String {
+    let run = if find.run.is_some() { "run = ?3" } else { "?3 IS NULL" };
+    format!(
+        "(?1 IS NULL OR caller = ?1) AND (?2 IS NULL OR status = ?2) AND {run}
+            AND (?4 IS NULL OR (began, run) < (?4, ?5))
+            ORDER BY began DESC, run DESC LIMIT ?6"
+    )
+}
+
 /// Adds rows to a run, numbered from `from`.
 fn insert(transaction: &Transaction<'_>, run: &str, from: u64, rows: &Rows) -> Result<(), StoreError> {
-    let mut statement = transaction.prepare("INSERT INTO toolgate_entries VALUES (?1, ?2, ?3)").map_err(fault)?;
+    let mut statement =
+        transaction.prepare_cached("INSERT INTO toolgate_entries VALUES (?1, ?2, ?3)").map_err(fault)?;
     for (body, place) in rows.entries.iter().zip(number(from)..) {
         statement.execute(params![run, place, body]).map_err(fault)?;
     }
     let text = "INSERT INTO toolgate_blobs VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-    let mut statement = transaction.prepare(text).map_err(fault)?;
+    let mut statement = transaction.prepare_cached(text).map_err(fault)?;
     for (name, body) in &rows.blobs {
         statement.execute(params![run, name, body]).map_err(fault)?;
     }
@@ -214,14 +244,13 @@ impl Store for SqliteStore {
     fn begin(&self, new: NewRun) -> StoreFuture<'_, Begun> {
         self.transact(move |transaction| {
             let text = "SELECT run FROM toolgate_runs WHERE idempotency = ?1";
-            let same = transaction.query_row(text, [&new.idempotency], |row| row.get(0)).optional().map_err(fault)?;
-            if let Some(run) = same {
+            if let Some(run) = first(transaction, text, [&new.idempotency], |row| row.get(0))? {
                 return Ok(Begun::Existing { run });
             }
             let text = "SELECT count(*), coalesce(sum(bytes), 0) FROM toolgate_runs
                 WHERE caller = ?1 AND status IN ('running', 'paused')";
-            let open = transaction.query_row(text, [&new.caller], |row| Ok((count(row, 0)?, count(row, 1)?)));
-            let (open, bytes) = open.map_err(fault)?;
+            let open = first(transaction, text, [&new.caller], |row| Ok((count(row, 0)?, count(row, 1)?)))?;
+            let (open, bytes) = open.unwrap_or_default();
             if open >= new.max_open {
                 return Err(StoreError::TooManyRuns(new.max_open));
             }
@@ -232,7 +261,7 @@ impl Store for SqliteStore {
             let (entries, bytes) = (number(new.rows.entries.len() as u64), number(new.rows.bytes()));
             let now = number(now);
             let values = params![new.run, new.caller, new.owner, lease_until, now, entries, bytes, new.idempotency];
-            transaction.execute(text, values).map_err(fault)?;
+            execute(transaction, text, values)?;
             insert(transaction, &new.run, 0, &new.rows)?;
             Ok(Begun::New(Lease { run: new.run, epoch: 1 }))
         })
@@ -240,15 +269,18 @@ impl Store for SqliteStore {
 
     fn open_bytes(&self, run: &str) -> StoreFuture<'_, u64> {
         let run = run.to_owned();
-        self.look(move |transaction| transaction.query_row(OPEN_BYTES, [&run], |row| count(row, 0)).map_err(fault))
+        self.look(move |transaction| {
+            Ok(first(transaction, OPEN_BYTES, [&run], |row| count(row, 0))?.unwrap_or_default())
+        })
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
         self.transact(move |transaction| {
-            change(transaction, &lease, "bytes = bytes + ?4", number(rows.bytes()))?;
-            let moved = "UPDATE toolgate_runs SET entries = entries + ?1 WHERE run = ?2 AND entries = ?3";
-            let values = params![rows.entries.len() as i64, lease.run, number(from)];
-            if transaction.execute(moved, values).map_err(fault)? == 0 {
+            let moved = "UPDATE toolgate_runs SET changed = ?1, bytes = bytes + ?2, entries = entries + ?3
+                WHERE run = ?4 AND epoch = ?5 AND status = 'running' AND entries = ?6";
+            let (bytes, entries) = (number(rows.bytes()), number(rows.entries.len() as u64));
+            let (now, epoch) = (number(unix_ms()), number(lease.epoch));
+            if execute(transaction, moved, params![now, bytes, entries, lease.run, epoch, number(from)])? == 0 {
                 return Err(fenced(&lease));
             }
             insert(transaction, &lease.run, from, &rows)
@@ -262,11 +294,11 @@ impl Store for SqliteStore {
                 return Err(StoreError::NoSuchRun(run));
             }
             let text = "SELECT body FROM toolgate_entries WHERE run = ?1 ORDER BY number";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             let entries = statement.query_map([&run], |row| row.get(0)).map_err(fault)?;
             let entries = entries.collect::<Result<_, _>>().map_err(fault)?;
             let text = "SELECT name, body FROM toolgate_blobs WHERE run = ?1";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             let blobs = statement.query_map([&run], |row| Ok((row.get(0)?, row.get(1)?))).map_err(fault)?;
             Ok(Rows { entries, blobs: blobs.collect::<Result<_, _>>().map_err(fault)? })
         })
@@ -276,7 +308,7 @@ impl Store for SqliteStore {
         let run = run.to_owned();
         self.look(move |transaction| {
             let text = "SELECT body FROM toolgate_entries WHERE run = ?1 AND number >= ?2 ORDER BY number LIMIT ?3";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let found = statement.query_map(params![run, number(from), most], |row| row.get(0)).map_err(fault)?;
             found.collect::<Result<_, _>>().map_err(fault)
@@ -287,7 +319,7 @@ impl Store for SqliteStore {
         let (run, name) = (run.to_owned(), name.to_owned());
         self.look(move |transaction| {
             let text = "SELECT body FROM toolgate_blobs WHERE run = ?1 AND name = ?2";
-            transaction.query_row(text, [&run, &name], |row| row.get(0)).optional().map_err(fault)
+            first(transaction, text, [&run, &name], |row| row.get(0))
         })
     }
 
@@ -316,7 +348,7 @@ impl Store for SqliteStore {
                 let until = now + number(milliseconds(claim.ttl));
                 let values = params![claim.owner, until, now, found.run, number(found.epoch)];
                 let lease = |row: &Row<'_>| Ok(Lease { run: row.get(0)?, epoch: count(row, 1)? });
-                transaction.query_row(text, values, lease).optional().map_err(fault)
+                first(transaction, text, values, lease)
             });
             taken.await
         })
@@ -327,7 +359,7 @@ impl Store for SqliteStore {
         self.transact_lease(move |transaction| {
             let text = "UPDATE toolgate_runs SET lease_until = ?1 WHERE run = ?2 AND owner = ?3 AND status = 'running'
                 RETURNING run, epoch, abort";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             let until = number(unix_ms() + milliseconds(ttl));
             let mut held = Vec::new();
             for run in runs {
@@ -349,10 +381,10 @@ impl Store for SqliteStore {
                 let mut is_decided = false;
                 for (call, question) in calls {
                     let text = "INSERT INTO toolgate_pending VALUES (?1, ?2, ?3, NULL) ON CONFLICT DO NOTHING";
-                    transaction.execute(text, params![lease.run, call, question]).map_err(fault)?;
+                    execute(transaction, text, params![lease.run, call, question])?;
                     let text = "SELECT decision IS NOT NULL FROM toolgate_pending WHERE run = ?1 AND call = ?2";
-                    let decided = transaction.query_row(text, params![lease.run, call], |row| row.get::<_, bool>(0));
-                    is_decided |= decided.map_err(fault)?;
+                    let decided = first(transaction, text, params![lease.run, call], |row| row.get::<_, bool>(0))?;
+                    is_decided |= decided.unwrap_or_default();
                 }
                 let wake = if is_decided { 0 } else { number(wake.unwrap_or(u64::MAX)) };
                 let columns = "status = 'paused', lease_until = CASE WHEN abort > 0 THEN 0 ELSE ?4 END";
@@ -368,7 +400,7 @@ impl Store for SqliteStore {
                 return Err(StoreError::NoSuchRun(run));
             }
             let text = "SELECT call, question, decision FROM toolgate_pending WHERE run = ?1 ORDER BY call";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             let pending =
                 |row: &Row<'_>| Ok(PendingRow { call: row.get(0)?, question: row.get(1)?, decision: row.get(2)? });
             let found = statement.query_map([&run], pending).map_err(fault)?;
@@ -383,15 +415,15 @@ impl Store for SqliteStore {
                 return Err(StoreError::NoSuchRun(run));
             }
             let text = "UPDATE toolgate_pending SET decision = ?3 WHERE run = ?1 AND call = ?2 AND decision IS NULL";
-            if transaction.execute(text, params![run, call, decision]).map_err(fault)? > 0 {
+            if execute(transaction, text, params![run, call, decision])? > 0 {
                 let due = "UPDATE toolgate_runs SET changed = ?1,
                     lease_until = CASE WHEN status = 'paused' THEN 0 ELSE lease_until END WHERE run = ?2";
-                transaction.execute(due, params![number(unix_ms()), run]).map_err(fault)?;
+                execute(transaction, due, params![number(unix_ms()), run])?;
                 return Ok(Decided::Now);
             }
             let text = "SELECT decision FROM toolgate_pending WHERE run = ?1 AND call = ?2";
-            let before = transaction.query_row(text, params![run, call], |row| row.get(0)).optional();
-            Ok(before.map_err(fault)?.map_or(Decided::NotAsked, Decided::Before))
+            let before = first(transaction, text, params![run, call], |row| row.get(0))?;
+            Ok(before.map_or(Decided::NotAsked, Decided::Before))
         })
     }
 
@@ -403,7 +435,7 @@ impl Store for SqliteStore {
             }
             let text =
                 "UPDATE toolgate_pending SET decision = ?3 WHERE run = ?1 AND call = ?2 AND decision IS NOT NULL";
-            transaction.execute(text, params![run, call, decision]).map_err(fault)?;
+            execute(transaction, text, params![run, call, decision])?;
             Ok(())
         })
     }
@@ -417,20 +449,18 @@ impl Store for SqliteStore {
             let text = "UPDATE toolgate_runs SET abort = 1,
                 lease_until = CASE WHEN status = 'paused' THEN 0 ELSE lease_until END
                 WHERE run = ?1 AND status IN ('running', 'paused')";
-            transaction.execute(text, [&run]).map_err(fault)?;
+            execute(transaction, text, [&run])?;
             Ok(())
         })
     }
 
     fn find(&self, find: Find) -> StoreFuture<'_, Vec<RunRow>> {
         self.look(move |transaction| {
-            let filter = "(?1 IS NULL OR caller = ?1) AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR run = ?3)
-                AND (?4 IS NULL OR (began, run) < (?4, ?5))
-                ORDER BY began DESC, run DESC LIMIT ?6";
+            let filter = find_filter(&find);
             let most = i64::try_from(find.most).unwrap_or(i64::MAX);
             let (began, before) = find.before.map(|(began, run)| (number(began), run)).unzip();
             let status = find.status.map(RunStatus::name);
-            rows(transaction, filter, params![find.caller, status, find.run, began, before, most])
+            rows(transaction, &filter, params![find.caller, status, find.run, began, before, most])
         })
     }
 
@@ -438,7 +468,7 @@ impl Store for SqliteStore {
         self.transact(move |transaction| {
             let forgotten = to_prune(rows(transaction, "status = 'done'", [])?, prune, unix_ms());
             for run in &forgotten {
-                transaction.execute("DELETE FROM toolgate_runs WHERE run = ?1", [run]).map_err(fault)?;
+                execute(transaction, "DELETE FROM toolgate_runs WHERE run = ?1", [run])?;
             }
             Ok(forgotten.len() as u64)
         })
@@ -447,7 +477,7 @@ impl Store for SqliteStore {
     fn counts(&self, day: u64, names: Vec<String>) -> StoreFuture<'_, Vec<u64>> {
         self.look(move |transaction| {
             let text = "SELECT calls FROM toolgate_counts WHERE day = ?1 AND name = ?2";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             let mut counted = |name: &String| {
                 let found = statement.query_row(params![number(day), name], |row| count(row, 0)).optional();
                 Ok(found.map_err(fault)?.unwrap_or_default())
@@ -462,7 +492,7 @@ impl Store for SqliteStore {
                 ON CONFLICT (day, name) DO UPDATE SET calls = calls + 1 RETURNING calls";
             let mut before = Vec::with_capacity(names.len());
             {
-                let mut statement = transaction.prepare(text).map_err(fault)?;
+                let mut statement = transaction.prepare_cached(text).map_err(fault)?;
                 for name in &names {
                     let now = statement.query_row(params![number(day), name], |row| count(row, 0)).map_err(fault)?;
                     before.push(now.saturating_sub(1));
@@ -470,10 +500,10 @@ impl Store for SqliteStore {
             }
             if before.contains(&0) {
                 let text = "DELETE FROM toolgate_counts WHERE day < ?1";
-                transaction.execute(text, [number(day) - 1]).map_err(fault)?;
+                execute(transaction, text, [number(day) - 1])?;
                 let text = "SELECT count(*) FROM toolgate_counts WHERE day = ?1";
-                let kept = transaction.query_row(text, [number(day)], |row| count(row, 0)).map_err(fault)?;
-                if kept > MAX_COUNTED_NAMES {
+                let kept = first(transaction, text, [number(day)], |row| count(row, 0))?;
+                if kept.is_some_and(|kept| kept > MAX_COUNTED_NAMES) {
                     return Err(too_many_names());
                 }
             }
@@ -484,7 +514,7 @@ impl Store for SqliteStore {
     fn uncount(&self, day: u64, names: Vec<(String, u64)>) -> StoreFuture<'_, ()> {
         self.transact(move |transaction| {
             let text = "UPDATE toolgate_counts SET calls = max(calls - ?3, 0) WHERE day = ?1 AND name = ?2";
-            let mut statement = transaction.prepare(text).map_err(fault)?;
+            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
             for (name, by) in names {
                 statement.execute(params![number(day), name, number(by)]).map_err(fault)?;
             }
@@ -496,6 +526,19 @@ impl Store for SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_run_is_found_by_its_key() {
+        let folder = tempfile::tempdir().expect("folder");
+        let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
+        let find = Find { run: Some("run".into()), most: 1, ..Find::default() };
+        let filter = find_filter(&find);
+        let text = format!("EXPLAIN QUERY PLAN SELECT {RUN_COLUMNS} FROM toolgate_runs WHERE {filter}");
+        let connection = store.0.lock();
+        let values = params![None::<&str>, None::<&str>, "run", None::<i64>, None::<&str>, 1];
+        let plan: String = connection.query_row(&text, values, |row| row.get(3)).expect("a plan");
+        assert!(plan.starts_with("SEARCH toolgate_runs USING INDEX") && plan.contains("(run=?)"), "{plan}");
+    }
 
     #[tokio::test]
     async fn what_follows_a_lease_is_synchronous_again() {

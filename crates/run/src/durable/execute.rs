@@ -1,39 +1,31 @@
 //! One durable run: from its start or from its record to its end, its pause, or its next owner.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use toolgate_catalog::ToolRef;
-use toolgate_engine::host::Target;
 use toolgate_engine::transcript::Recorder;
 use toolgate_journal::durable::{DurableRun, PendingCall, TakenOver};
-use toolgate_journal::recording::Record;
-use toolgate_journal::replay::{self, NoReplay, Replayable, SentCall};
+use toolgate_journal::replay::Replayable;
 use toolgate_journal::store::{Lease, StoreError};
-use toolgate_wire::{CallId, CallState, CallerScope, Code, Failure, Outcome, Report};
+use toolgate_wire::{CallId, CallState, CallerScope, Code, Failure, Outcome};
 
 use super::super::failed_runs::fix_hint;
 use super::super::request::{Durability, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
-use super::super::{Counted, Readiness, Runner};
+use super::super::{Counted, Runner};
 use super::approver::RunApprover;
-use super::call_keys::{CallKeys, has_key};
-use super::decision::{CallDecision, DecisionKind};
+use super::call_keys::CallKeys;
 use super::gate::Gate;
+use super::go_on::lacks_effects;
 use super::park::{Execution, Parked};
 use super::parked::PrintedLines;
 use super::schemas::hash_of;
-use super::staged::{self, Reviewed};
+use super::staged;
 use super::stored::StoredRequest;
-use super::unsettled::{Settled, own_names};
-use super::view::{PendingView, question_of};
-use super::{DurableError, Inner, LiveRun};
-use toolgate_bridge::{ScopedCatalog, is_annotated_read_only};
+use super::view::PendingView;
+use super::webhook::{Message, Webhooks};
+use super::{Inner, LiveRun};
 
-/// How long a run that is taken over waits for the backends that its program names: what is known of their tools decides
-/// which calls may be made again.
-const BACKEND_WAIT: Duration = Duration::from_secs(30);
 /// The silence of a program after which a run is paused whose calls all wait for a person.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
 /// How long a call waits for a person before the run is paused although other calls are open.
@@ -67,18 +59,41 @@ pub(super) enum Ended {
 }
 
 /// The next execution of a run whose last one is over.
-struct Next {
+pub(super) struct Next {
     how: GoesOn,
     /// How often its worker died.
     deaths: u32,
 }
 
 /// Why a run goes on here from its record.
-enum GoesOn {
+pub(super) enum GoesOn {
     /// It was claimed while it was parked.
     Claimed(Lease),
     /// Its worker died.
     Died(Arc<DurableRun>),
+}
+
+/// A run's place among those that are executed here. Given up when it is dropped, also where the run's task panics: its lease
+/// ends then, and it is taken over.
+struct LivePlace {
+    inner: Arc<Inner>,
+    run: String,
+    task: Arc<()>,
+}
+
+impl Drop for LivePlace {
+    fn drop(&mut self) {
+        let LivePlace { inner, run, task } = self;
+        {
+            // Another task may have the run by now.
+            let mut live = inner.live.lock();
+            if live.get(run).is_some_and(|live| Arc::ptr_eq(&live.task, task)) {
+                live.remove(run);
+            }
+        }
+        inner.changed(run);
+        inner.due.notify_one();
+    }
 }
 
 impl Inner {
@@ -94,18 +109,10 @@ impl Inner {
             id.clone(),
             LiveRun { caller, run: run.clone(), approver: None, is_parked: false, task: task.clone() },
         );
-        let inner = self.clone();
+        let place = LivePlace { inner: self.clone(), run: id, task };
         self.tasks.spawn(async move {
             work.await;
-            {
-                // Another task may have the run by now.
-                let mut live = inner.live.lock();
-                if live.get(&id).is_some_and(|live| Arc::ptr_eq(&live.task, &task)) {
-                    live.remove(&id);
-                }
-            }
-            inner.changed(&id);
-            inner.due.notify_one();
+            drop(place);
         });
     }
 
@@ -116,7 +123,7 @@ impl Inner {
     }
 
     /// Goes on with a run as often as it is to go on here. Nothing of an execution is kept during the next one.
-    async fn repeat(&self, mut next: Option<Next>) {
+    pub(super) async fn repeat(&self, mut next: Option<Next>) {
         while let Some(Next { how, deaths }) = next {
             let taken = match how {
                 GoesOn::Claimed(lease) => self.own(lease).await,
@@ -131,7 +138,7 @@ impl Inner {
     }
 
     /// Executes a run once; `replay` is what it repeats first.
-    async fn perform(
+    pub(super) async fn perform(
         &self,
         run: Arc<DurableRun>,
         request: RunRequest,
@@ -189,6 +196,8 @@ impl Inner {
             since: Instant::now(),
         };
         let (ended, mut report) = self.until_end(&execution, &request, &mut asked).await;
+        let is_partial = request.recorded.as_ref().is_some_and(|it| lacks_effects(&report.report, &it.replay));
+        report.report.has_unrecorded_calls |= is_partial;
         report.report.elapsed = (report.report.elapsed + ran).saturating_sub(gate.waited());
         report.report.warnings.extend(request.kept.as_ref().and_then(|kept| kept.warning()));
         // A worker may also die before it has read the program, or while it repeats a record that ends with a failure.
@@ -320,21 +329,30 @@ impl Inner {
     ) {
         let is_new = |question: &PendingView| known.iter().all(|call| call.call.0 != question.call_id);
         let Some(webhooks) = self.settings.webhooks.clone() else { return };
-        let Some(url) = webhooks.told_of_pause(webhook).map(str::to_owned) else { return };
-        if pending.iter().any(is_new) {
-            let (run, runs) = (run.to_owned(), self.runner.durable.clone());
-            // Not one of the tasks that the end of the process waits for.
-            tokio::spawn(async move {
-                let decisions = webhooks.send_paused(&url, &run, &pending).await;
-                if let Some(runs) = runs.get().filter(|_| !decisions.is_empty()) {
-                    runs.decide_as_owner(&run, decisions).await;
-                }
-            });
+        let Some(url) = webhooks.told_of_pause(webhook) else { return };
+        if let Some(message) = Message::of_pause(url, run, &pending).filter(|_| pending.iter().any(is_new)) {
+            self.tell(&webhooks, run, message);
         }
     }
 
+    /// Sends a webhook in a task of its own, which the end of the process does not wait for.
+    fn tell(&self, webhooks: &Arc<Webhooks>, run: &str, message: Message) {
+        let caller = self.live.lock().get(run).map(|live| live.caller.clone()).unwrap_or_default();
+        let Some(delivering) = webhooks.begin_delivery(&caller) else {
+            return tracing::warn!(run, "the webhook of a run is not sent: too many others are being sent");
+        };
+        let (webhooks, run, runs) = (webhooks.clone(), run.to_owned(), self.runner.durable.clone());
+        tokio::spawn(async move {
+            let decisions = webhooks.send(message).await;
+            drop(delivering);
+            if let Some(runs) = runs.get().filter(|_| !decisions.is_empty()) {
+                runs.decide_as_owner(&run, decisions).await;
+            }
+        });
+    }
+
     /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
-    async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) -> bool {
+    pub(super) async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) -> bool {
         let wake = questions.iter().map(|question| question.expires_at).min();
         let texts = questions.iter().map(|it| (CallId(it.call_id), it.stored()));
         let texts: Vec<(CallId, String)> = texts.collect();
@@ -373,7 +391,13 @@ impl Inner {
     }
 
     /// Writes the end of a run. A store that is gone is asked again for a while.
-    async fn finish(&self, run: &DurableRun, caller: &CallerScope, webhook: Option<&str>, mut report: RunReport) {
+    pub(super) async fn finish(
+        &self,
+        run: &DurableRun,
+        caller: &CallerScope,
+        webhook: Option<&str>,
+        mut report: RunReport,
+    ) {
         let remark = run.remark();
         let is_whole = remark.is_none();
         report.report.warnings.extend(remark);
@@ -397,235 +421,12 @@ impl Inner {
         match (kept, &self.settings.webhooks, webhook) {
             (Err(error), ..) => tracing::warn!(run = run.id(), %error, "the end of a run was not kept"),
             (Ok(()), Some(webhooks), Some(url)) => {
-                let (webhooks, url, run) = (webhooks.clone(), url.to_owned(), run.id().to_owned());
-                // Not one of the tasks that the end of the process waits for.
-                tokio::spawn(async move { webhooks.send(&url, &run, &text).await });
+                if let Some(message) = Message::of_end(url, run.id(), &text) {
+                    self.tell(webhooks, run.id(), message);
+                }
             }
             (Ok(()), ..) => {}
         }
-    }
-
-    /// Goes on with a run that was taken over.
-    pub(super) fn resume(self: &Arc<Self>, taken: TakenOver) {
-        let inner = self.clone();
-        let caller = taken.record.header().map(|header| header.caller.clone()).unwrap_or_default();
-        let run = taken.run.clone();
-        self.spawn(&run, caller, async move {
-            let next = inner.go_on(taken, 0).await;
-            inner.repeat(next).await;
-        });
-    }
-
-    /// Goes on with a run from its record.
-    async fn go_on(&self, taken: TakenOver, deaths: u32) -> Option<Next> {
-        let TakenOver { record, run } = taken;
-        let row = self.journal.row(run.id()).await.ok().flatten();
-        let failed = |code: Code, message: String| Err(Failure::new(code, message));
-        let (mut request, mut stored) = match self.request_of(&record) {
-            Ok(found) => found,
-            Err(failure) => {
-                self.end_with(run, &record, None, failure).await;
-                return None;
-            }
-        };
-        let noted = stored.take_noted();
-        if let Some(fixed) = &stored.fixes {
-            let kept = match noted {
-                Some(noted) => Ok(noted),
-                None => self.effects_of(fixed).await,
-            };
-            match kept {
-                Ok(kept) => {
-                    kept.without(&record);
-                    request.kept = Some(Arc::new(kept));
-                }
-                Err(error) if may_pass(&error) => {
-                    tracing::warn!(run = run.id(), %error, "a run cannot go on here");
-                    return None;
-                }
-                Err(error) => {
-                    let message = format!("the run cannot go on without the record of the run {fixed}: {error}");
-                    let failure = Failure::new(Code::Runtime, message);
-                    self.end_with(run, &record, Some((request, stored)), failure).await;
-                    return None;
-                }
-            }
-        }
-        if row.as_ref().is_some_and(|row| row.abort) {
-            let failure = Failure::new(Code::Aborted, "the run was aborted");
-            self.end_with(run, &record, Some((request, stored)), failure).await;
-            return None;
-        }
-        let request = match self.reviewed(&run, &record, request).await {
-            Reviewed::GoOn(request) => *request,
-            Reviewed::Waits => return None,
-            Reviewed::Ends(request, failure) => {
-                self.end_with(run, &record, Some((*request, stored)), failure).await;
-                return None;
-            }
-        };
-        let resumed = if row.is_some_and(|row| row.abort) {
-            failed(Code::Aborted, "the run was aborted".to_owned())
-        } else {
-            self.backends_known(&request).await;
-            let asked = match self.journal.pending(run.id()).await {
-                Ok(asked) => asked,
-                // Its lease ends, and it is taken over again.
-                Err(error) => {
-                    tracing::warn!(run = run.id(), %error, "a run cannot go on here");
-                    return None;
-                }
-            };
-            match replay::resume(&record, &mut self.harmless(&request, &asked)) {
-                Ok(mut replayable) => match self.settle(&record, &mut replayable, &request, &asked) {
-                    Settled::GoOn => Ok(Some(replayable)),
-                    Settled::Ask(questions) => {
-                        if self.wait_for(&run, questions.clone()).await {
-                            self.tell_paused(run.id(), stored.webhook.as_deref(), questions, &asked);
-                        }
-                        return None;
-                    }
-                    Settled::End(failure) => Err(failure),
-                },
-                Err(NoReplay::NotStarted) => Ok(None),
-                Err(fault) => failed(Code::Runtime, format!("the run cannot go on after its process ended: {fault}")),
-            }
-        };
-        match resumed {
-            Ok(replayable) => {
-                // It may be large, and a parked run lasts.
-                drop(record);
-                self.perform(run, request, stored, replayable, deaths).await
-            }
-            Err(failure) => {
-                self.end_with(run, &record, Some((request, stored)), failure).await;
-                None
-            }
-        }
-    }
-
-    /// The request of a record, with the rights that its caller has now.
-    fn request_of(&self, record: &Record) -> Result<(RunRequest, StoredRequest), Failure> {
-        let unreadable = || Failure::new(Code::Runtime, "the run cannot go on: its record has no request");
-        let header = record.header().ok_or_else(unreadable)?;
-        let text = |text| record.blobs.text(text).ok();
-        let stored = header.request.as_ref().and_then(text).ok_or_else(unreadable)?;
-        let stored: StoredRequest = serde_json::from_str(stored).map_err(|_| unreadable())?;
-        let code = text(&header.code).ok_or_else(unreadable)?;
-        let granted = stored.granted.as_ref().filter(|_| self.callers.admits_tokens());
-        let caller = self.callers.scope(&header.caller).or_else(|| granted.map(|it| it.scope(&header.caller)));
-        let caller = caller.ok_or_else(|| {
-            let name = &header.caller;
-            let message = match stored.granted {
-                Some(_) => {
-                    format!("the run cannot go on: {name} began it with a token, and tokens are not accepted any more")
-                }
-                None => format!("the run cannot go on: there is no key named {name} any more"),
-            };
-            Failure::new(Code::Unavailable, message)
-        })?;
-        let mut request = RunRequest { caller, ..stored.request(header.profile, code.to_owned()) };
-        // Less may be configured now than when the run began.
-        let configured = self.runner.limits(header.profile, &Default::default()).ok().and_then(|limits| limits.wall);
-        request.limits.wall = request.limits.wall.map(|wall| configured.map_or(wall, |most| wall.min(most)));
-        if let Some(names) = stored.function_names() {
-            let all = self.runner.functions(&request.caller);
-            let known: Vec<String> = all.names().into_iter().filter(|name| names.contains(name)).collect();
-            request.functions = all.restricted(&known).ok();
-        }
-        Ok((request, stored))
-    }
-
-    /// Ends a run that cannot go on. The report has the calls that it had made.
-    async fn end_with(
-        &self,
-        run: Arc<DurableRun>,
-        record: &Record,
-        request: Option<(RunRequest, StoredRequest)>,
-        failure: Failure,
-    ) {
-        let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
-        let (request, webhook) = match request {
-            Some((request, stored)) => (request, stored.webhook),
-            None => (RunRequest::new(profile, ""), None),
-        };
-        let caller = request.caller.clone();
-        let mut report = match replay::stopped(record, failure.clone()) {
-            Ok(replayable) => {
-                let recorded = Some(RecordedRun { replay: Arc::new(replayable.replay), host: ReplayHost::Tools });
-                let id = Some(run.id().to_owned());
-                let mut request = Box::new(RunRequest { id, recorded, durable: Durability::Durable, ..request });
-                self.runner.perform(&mut request, Counted::No).await
-            }
-            Err(fault) => {
-                let has_unrecorded_calls = fault != NoReplay::NotStarted;
-                let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
-                RunReport::ended(run.id().to_owned(), Route::Refused, Report { has_unrecorded_calls, ..report })
-            }
-        };
-        // What was called beyond the end of the record is not known.
-        report.report.has_unrecorded_calls |= replay::is_truncated(record);
-        self.finish(&run, &caller, webhook.as_deref(), report).await;
-    }
-
-    /// Waits until the tools of the backends that the program names are known.
-    async fn backends_known(&self, request: &RunRequest) {
-        let RunRequest { text, caller, .. } = request;
-        self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
-    }
-
-    /// Says of calls that were sent whether they may be made again.
-    fn harmless<'a>(
-        &'a self,
-        request: &'a RunRequest,
-        asked: &'a [PendingCall],
-    ) -> impl FnMut(SentCall<'_>) -> bool + 'a {
-        // Answers of an earlier run, each for one call.
-        let mut answered: HashMap<(Target, String), usize> = HashMap::new();
-        move |call| {
-            if let Some(kept) = &request.kept {
-                let used = answered.entry((call.target.clone(), call.args.to_owned())).or_default();
-                if *used < kept.answers(call.target, call.args) {
-                    *used += 1;
-                    return true;
-                }
-            }
-            // What a person edits is sent as it is, with or without a key.
-            let target = own_names(&self.runner.bridge, call.target);
-            self.is_harmless(call, &request.caller, is_edited(asked, &target))
-        }
-    }
-
-    /// Whether a call may be made again: it reads, says that it may, or has an idempotency key.
-    fn is_harmless(&self, call: SentCall<'_>, caller: &CallerScope, is_edited: bool) -> bool {
-        let (backend, tool) = match call.target {
-            Target::Tool { backend, tool } => (backend, tool),
-            Target::Function(name) => {
-                return self.runner.functions(caller).get(name).is_some_and(|function| function.is_idempotent());
-            }
-        };
-        let catalog = self.runner.bridge.catalog();
-        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
-        let is_harmless = |tool: ToolRef<'_>| {
-            is_annotated_read_only(tool) || tool.tool().is_idempotent() || (!is_edited && has_key(tool, call.args))
-        };
-        view.tool(backend, tool).is_some_and(is_harmless)
-    }
-}
-
-/// Whether a person gave other arguments to a call of this target, by the names that its backend itself uses.
-fn is_edited(asked: &[PendingCall], target: &Target) -> bool {
-    let decision = |call: &PendingCall| serde_json::from_str::<CallDecision>(call.decision.as_deref()?).ok();
-    let edits = asked.iter().filter(|call| decision(call).is_some_and(|it| it.decision == DecisionKind::Edit));
-    edits.filter_map(question_of).any(|question| question.is_of(target))
-}
-
-/// Whether what is wrong may be right later.
-fn may_pass(error: &DurableError) -> bool {
-    match error {
-        DurableError::Busy => true,
-        DurableError::Store(error) => !matches!(error, StoreError::NoSuchRun(_) | StoreError::Damaged(_)),
-        _ => false,
     }
 }
 

@@ -46,7 +46,14 @@ impl DurableRuns {
         let Fork { mut record, left_out } = fork(&recorded, &id, answered)?;
         as_asked_by(&mut record, caller);
         let end = inner.ends.next_of(&id);
-        inner.resume(inner.journal.begin_from(record).await?);
+        let taken = inner.journal.begin_from(record).await?;
+        if inner.has_room_for(&row.caller) {
+            inner.resume(taken);
+        } else {
+            // It has its turn when another one has ended, here or elsewhere.
+            taken.run.release().await?;
+            inner.due.notify_one();
+        }
         Ok(ForkedRun { run: id, left_out, end })
     }
 

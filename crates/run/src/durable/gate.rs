@@ -59,6 +59,14 @@ struct GateState {
     parked: Option<ParkedSince>,
 }
 
+impl GateState {
+    /// Whether a task waits for messages to be delivered: a person is asked, or what was sent is to be answered before the run ends
+    /// here. Otherwise each message of a run would wake its task for nothing.
+    fn is_watched(&self) -> bool {
+        self.asked_since.is_some() || self.is_closed
+    }
+}
+
 /// When a run was parked, and the processor time that its worker had then.
 #[derive(Clone, Copy)]
 struct ParkedSince {
@@ -308,7 +316,7 @@ impl Gate {
 
 impl Recorder for Gate {
     fn delivered(&self, delivery: Delivery<'_>) {
-        {
+        let is_watched = {
             let mut state = self.state.lock();
             state.last = Instant::now();
             state.has_begun = true;
@@ -322,9 +330,12 @@ impl Recorder for Gate {
             if let ToWorker::Fire { id, .. } = delivery.message {
                 state.timers.remove(id);
             }
-        }
+            state.is_watched()
+        };
         self.run.delivered(delivery);
-        self.changed.notify_waiters();
+        if is_watched {
+            self.changed.notify_waiters();
+        }
     }
 
     fn said(&self, frame: &FromWorker, read_only: bool) {
@@ -374,8 +385,14 @@ impl Recorder for Gate {
 
     fn before_reply(&self, id: CallId, state: CallState, body: Result<&str, &str>) -> Durable {
         let durable = self.run.before_reply(id, state, body);
-        self.state.lock().in_flight.remove(&id);
-        self.changed.notify_waiters();
+        let is_watched = {
+            let mut state = self.state.lock();
+            state.in_flight.remove(&id);
+            state.is_watched()
+        };
+        if is_watched {
+            self.changed.notify_waiters();
+        }
         durable
     }
 
@@ -393,5 +410,60 @@ impl Recorder for Gate {
 
     fn begins(&self, run: RunSoFar) {
         self.state.lock().so_far = Some(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    use super::*;
+    use toolgate_journal::durable::{Began, Journal};
+    use toolgate_journal::recording::RunFacts;
+    use toolgate_journal::seal::Sealer;
+    use toolgate_journal::store::memory::MemoryStore;
+    use toolgate_wire::Profile;
+
+    #[derive(Default)]
+    struct CountingWaker(AtomicUsize);
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_wake_the_task_of_a_run_only_while_a_person_is_asked() {
+        let sealer = Sealer::new([1; 32]).expect("a key");
+        let journal = Journal::new(Arc::new(MemoryStore::new()), sealer, "one".into(), Duration::from_secs(600));
+        let facts = RunFacts {
+            run: "run".into(),
+            profile: Profile::Chain,
+            code: "return 1".into(),
+            caller: String::new(),
+            request: None,
+        };
+        let Ok(Began::New(run)) = journal.begin(facts, None).await else { panic!("it is new") };
+        let gate = Gate::new(run, Box::new(|_| None));
+        let long = Duration::from_secs(3600);
+        let wakes = Arc::new(CountingWaker::default());
+        let mut pausing = std::pin::pin!(gate.wants_pause(long, long));
+        let mut poll = || {
+            let waker = wakes.clone().into();
+            assert!(pausing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            wakes.0.swap(0, Ordering::SeqCst)
+        };
+        let fire = ToWorker::Fire { id: CallId(7), now: 0.0 };
+        let deliver = || gate.delivered(Delivery { message: &fire, data: None, state: None });
+        poll();
+        deliver();
+        drop(gate.before_reply(CallId(7), CallState::Applied, Ok("1")));
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 0, "nobody is asked");
+        gate.asks(CallId(1), false);
+        assert_eq!(poll(), 1);
+        deliver();
+        assert_eq!(poll(), 1, "how long the program has been silent decides when it is paused");
     }
 }

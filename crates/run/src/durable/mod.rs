@@ -7,7 +7,7 @@
 //! # Layout
 //! - `stored`: what is kept of a request
 //! - `gate`: the recorder, which can stop a run between two effects
-//! - `execute`: one run, from its start or from its record, to its end
+//! - `execute`: one run, from its start or from its record, to its end; `go_on`: from the record to what is executed
 //! - `park`: lets a run wait for a person with its worker; `parked`: the runs that do, and their bounds
 //! - `take_over`: finds runs that are due; `unsettled`: what is to be decided before one goes on; `schemas`: what its tools were
 //! - `call_keys`: idempotency keys of calls
@@ -15,7 +15,7 @@
 //! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
 //! - `ends`: who waits for the end of a run
-//! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end
+//! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end; `deliveries`: how many are told at one time
 //! - `waiting`: what waits for a decision of one caller
 //! - `repeated`: a run as a cassette, and again without tools; `reading`: bytes of records that are read at one time
 //! - `callers`: who a run belongs to; `open`: the store of a configuration
@@ -24,11 +24,13 @@ mod approver;
 mod call_keys;
 mod callers;
 mod decision;
+mod deliveries;
 mod ends;
 mod events;
 mod execute;
 mod fork;
 mod gate;
+mod go_on;
 mod kept_effects;
 mod open;
 mod park;
@@ -39,6 +41,8 @@ mod schemas;
 mod staged;
 mod stored;
 mod take_over;
+#[cfg(test)]
+mod tests;
 mod unsettled;
 mod view;
 mod waiting;
@@ -179,6 +183,17 @@ pub enum DurableError {
         run: String,
         /// The run whose record is not whole.
         earlier: String,
+    },
+    /// The run is corrected already, by a run that has not ended.
+    #[error(
+        "the run {run} is corrected by the run {by} already, which has not ended: run_status gives its result. What it does is \
+         kept by the next correction, once it has ended"
+    )]
+    BeingCorrected {
+        /// The run that was to be corrected.
+        run: String,
+        /// The run that corrects it.
+        by: String,
     },
     /// The run is a correction of a correction, and so on, more often than is followed.
     #[error(
@@ -390,8 +405,10 @@ impl DurableRuns {
         let id = request.id.clone().unwrap_or_else(super::execution_id);
         let withdrawn = request.withdrawn.clone();
         let end = self.0.ends.next_of(&id);
-        if let Err(error) = self.begin(RunRequest { id: Some(id.clone()), ..request }, None, None).await {
-            return Ok(RunReport::refused(code_of(&error), error.to_string()));
+        match self.begin_once(RunRequest { id: Some(id.clone()), ..request }).await {
+            Ok(begun) if begun.is_repeated => return Ok(handle(&begun.run, self.pending_of(&begun.run).await)),
+            Ok(_) => {}
+            Err(error) => return Ok(RunReport::refused(code_of(&error), error.to_string())),
         }
         let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
         tokio::select! {
@@ -399,6 +416,29 @@ impl DurableRuns {
             report = self.end_of(&id, end) => Ok(report),
             late = until => Err(late),
         }
+    }
+
+    /// Begins a run. A run is corrected once: what a second request for it would do again is kept from the first correction, so that
+    /// one is corrected instead. A correction that waits for a person is the answer to such a request.
+    async fn begin_once(&self, request: RunRequest) -> Result<BegunRun, DurableError> {
+        let Some(mut kept) = request.kept.clone() else { return self.begin(request, None, None).await };
+        loop {
+            let key = correction_key(kept.run());
+            let correction = RunRequest { kept: Some(kept.clone()), ..request.clone() };
+            let begun = self.begin(correction, Some(&key), None).await?;
+            match (begun.is_repeated, begun.status) {
+                (false, _) | (true, RunStatus::Paused) => return Ok(begun),
+                (true, RunStatus::Running) => {
+                    return Err(DurableError::BeingCorrected { run: kept.run().to_owned(), by: begun.run });
+                }
+                (true, RunStatus::Done) => kept = self.kept_effects(&begun.run, Some(&request.caller.name)).await?,
+            }
+        }
+    }
+
+    /// The calls of a run that wait for a person.
+    async fn pending_of(&self, run: &str) -> Vec<PendingView> {
+        self.view(run, None).await.map(|view| view.pending).unwrap_or_default()
     }
 
     /// Aborts a run when its request is withdrawn, until the guard is dropped.
@@ -505,6 +545,11 @@ impl DurableRuns {
             tracing::warn!("durable runs are left to be taken over, with calls that were not answered");
         }
     }
+}
+
+/// The idempotency key of the corrections of a run. No header of HTTP has such a byte, so it is nobody's own key.
+fn correction_key(run: &str) -> String {
+    format!("\u{0}fix {run}")
 }
 
 /// How a run that could not begin has failed.

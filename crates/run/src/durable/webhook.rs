@@ -23,6 +23,7 @@ use url::Url;
 
 use super::SecretSource;
 use super::decision::CallDecision;
+use super::deliveries::{Deliveries, Delivering};
 use super::view::PendingView;
 
 /// How long a request may take.
@@ -44,6 +45,30 @@ pub struct Webhooks {
     /// Who is told of pauses of runs that have no URL of their own.
     of_pauses: Option<String>,
     secrets: SecretSource,
+    deliveries: Deliveries,
+}
+
+/// What is told to a URL. The run itself is not kept while it is sent.
+pub(super) struct Message {
+    url: String,
+    run: String,
+    /// Another one for each pause; that of an end is the run.
+    id: String,
+    body: String,
+}
+
+impl Message {
+    /// That a run has ended, with this report.
+    pub(super) fn of_end(url: &str, run: &str, report: &str) -> Option<Self> {
+        let body = body(run, report)?;
+        Some(Message { url: url.to_owned(), run: run.to_owned(), id: run.to_owned(), body })
+    }
+
+    /// That a run waits for decisions about these calls.
+    pub(super) fn of_pause(url: &str, run: &str, pending: &[PendingView]) -> Option<Self> {
+        let body = paused_body(run, pending)?;
+        Some(Message { url: url.to_owned(), run: run.to_owned(), id: paused_id(run, pending), body })
+    }
 }
 
 impl Webhooks {
@@ -52,7 +77,13 @@ impl Webhooks {
         let decoded = secret.strip_prefix(SECRET_PREFIX).and_then(|text| BASE64_STANDARD.decode(text).ok());
         let key = decoded.unwrap_or_else(|| secret.as_bytes().to_vec());
         let secrets: SecretSource = std::sync::Arc::new(Vec::new);
-        Webhooks { key: hmac::Key::new(hmac::HMAC_SHA256, &key), fetcher, of_pauses: None, secrets }
+        Webhooks {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &key),
+            fetcher,
+            of_pauses: None,
+            secrets,
+            deliveries: Deliveries::default(),
+        }
     }
 
     /// The same, and this URL is told when a run waits that has none of its own.
@@ -72,34 +103,34 @@ impl Webhooks {
         own.or(self.of_pauses.as_deref())
     }
 
-    /// Tells a URL that a run has ended; tries again where that fails.
-    pub(super) async fn send(&self, url: &str, run: &str, report: &str) {
-        if let Some(body) = body(run, report) {
-            self.deliver(url, run, run, &body).await;
-        }
-    }
-
-    /// Tells a URL that a run waits for decisions about these calls; gives those that it decides by its answer.
-    pub(super) async fn send_paused(&self, url: &str, run: &str, pending: &[PendingView]) -> Vec<CallDecision> {
-        let Some(body) = paused_body(run, pending) else { return Vec::new() };
-        let id = paused_id(run, pending);
-        let Some(answer) = self.deliver(url, run, &id, &body).await else { return Vec::new() };
+    /// Sends a message; gives what the answer to a pause decides. Tries again where that fails.
+    pub(super) async fn send(&self, message: Message) -> Vec<CallDecision> {
+        let Message { run, id, .. } = &message;
+        let (run, id) = (run.clone(), id.clone());
+        let is_pause = run != id;
+        let Some(answer) = self.deliver(message).await.filter(|_| is_pause) else { return Vec::new() };
         self.decisions_of(&id, &answer).unwrap_or_else(|error| {
             tracing::warn!(run, error, "the answer to the webhook of a run decides nothing");
             Vec::new()
         })
     }
 
+    /// Counts a message about a run of this caller until what is returned is dropped. `None` where too many are being sent.
+    pub(super) fn begin_delivery(&self, caller: &str) -> Option<Delivering> {
+        self.deliveries.begin(caller)
+    }
+
     /// The answer to a request, if one came.
-    async fn deliver(&self, url: &str, run: &str, id: &str, body: &str) -> Option<RawResponse> {
-        let url = Url::parse(url).ok()?;
-        let (secrets, body) = (self.secrets.clone(), body.to_owned());
+    async fn deliver(&self, message: Message) -> Option<RawResponse> {
+        let Message { url, run, id, body } = message;
+        let url = Url::parse(&url).ok()?;
+        let secrets = self.secrets.clone();
         let redacted = tokio::task::spawn_blocking(move || Redaction::new(secrets()).text(&body));
         // A text that could not be looked into is not sent.
         let body = redacted.await.ok()?;
         let mut delays = RETRY_DELAYS.iter();
         loop {
-            match self.attempt(&url, id, &body).await {
+            match self.attempt(&url, &id, &body).await {
                 Ok(answer) => return Some(answer),
                 Err(error) => match delays.next() {
                     Some(delay) => tokio::time::sleep(*delay).await,

@@ -1,0 +1,302 @@
+//! Goes on with a run from its record, or ends one that cannot go on.
+//!
+//! What a run may do again is decided here; how it is executed is in `execute`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_bridge::{ScopedCatalog, is_annotated_read_only};
+use toolgate_catalog::ToolRef;
+use toolgate_engine::host::Target;
+use toolgate_engine::transcript::{Replay, StepEvent};
+use toolgate_journal::durable::{DurableRun, PendingCall, TakenOver};
+use toolgate_journal::recording::Record;
+use toolgate_journal::replay::{self, NoReplay, SentCall};
+use toolgate_journal::store::StoreError;
+use toolgate_wire::{CallerScope, Code, Failure, FromWorker, Limit, LimitRequest, Outcome, Report};
+
+use super::super::request::{Durability, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
+use super::super::{Counted, Readiness};
+use super::call_keys::has_key;
+use super::decision::{CallDecision, DecisionKind};
+use super::execute::Next;
+use super::staged::Reviewed;
+use super::stored::StoredRequest;
+use super::unsettled::{Settled, own_names};
+use super::view::question_of;
+use super::{DurableError, Inner};
+
+/// How long a run that is taken over waits for the backends that its program names: what is known of their tools decides
+/// which calls may be made again.
+const BACKEND_WAIT: Duration = Duration::from_secs(30);
+
+impl Inner {
+    /// Goes on with a run that was taken over.
+    pub(super) fn resume(self: &Arc<Self>, taken: TakenOver) {
+        let inner = self.clone();
+        let caller = taken.record.header().map(|header| header.caller.clone()).unwrap_or_default();
+        let run = taken.run.clone();
+        self.spawn(&run, caller, async move {
+            let next = inner.go_on(taken, 0).await;
+            inner.repeat(next).await;
+        });
+    }
+
+    /// Goes on with a run from its record.
+    pub(super) async fn go_on(&self, taken: TakenOver, deaths: u32) -> Option<Next> {
+        let TakenOver { record, run } = taken;
+        let row = match self.journal.row(run.id()).await {
+            Ok(row) => row,
+            // Whether it was aborted is not known. Its lease ends, and it is taken over again.
+            Err(error) => {
+                tracing::warn!(run = run.id(), %error, "a run cannot go on here");
+                return None;
+            }
+        };
+        let failed = |code: Code, message: String| Err(Failure::new(code, message));
+        let (mut request, mut stored) = match self.request_of(&record) {
+            Ok(found) => found,
+            Err(failure) => {
+                self.end_with(run, &record, None, failure).await;
+                return None;
+            }
+        };
+        let noted = stored.take_noted();
+        if let Some(fixed) = &stored.fixes {
+            let kept = match noted {
+                Some(noted) => Ok(noted),
+                None => self.effects_of(fixed).await,
+            };
+            match kept {
+                Ok(kept) => {
+                    kept.without(&record);
+                    request.kept = Some(Arc::new(kept));
+                }
+                Err(error) if may_pass(&error) => {
+                    tracing::warn!(run = run.id(), %error, "a run cannot go on here");
+                    return None;
+                }
+                Err(error) => {
+                    let message = format!("the run cannot go on without the record of the run {fixed}: {error}");
+                    let failure = Failure::new(Code::Runtime, message);
+                    self.end_with(run, &record, Some((request, stored)), failure).await;
+                    return None;
+                }
+            }
+        }
+        if row.as_ref().is_some_and(|row| row.abort) {
+            let failure = Failure::new(Code::Aborted, "the run was aborted");
+            self.end_with(run, &record, Some((request, stored)), failure).await;
+            return None;
+        }
+        let request = match self.reviewed(&run, &record, request).await {
+            Reviewed::GoOn(request) => *request,
+            Reviewed::Waits => return None,
+            Reviewed::Ends(request, failure) => {
+                self.end_with(run, &record, Some((*request, stored)), failure).await;
+                return None;
+            }
+        };
+        let resumed = if row.is_some_and(|row| row.abort) {
+            failed(Code::Aborted, "the run was aborted".to_owned())
+        } else {
+            self.backends_known(&request).await;
+            let asked = match self.journal.pending(run.id()).await {
+                Ok(asked) => asked,
+                // Its lease ends, and it is taken over again.
+                Err(error) => {
+                    tracing::warn!(run = run.id(), %error, "a run cannot go on here");
+                    return None;
+                }
+            };
+            match replay::resume(&record, &mut self.harmless(&request, &asked)) {
+                Ok(mut replayable) => match self.settle(&record, &mut replayable, &request, &asked) {
+                    Settled::GoOn => Ok(Some(replayable)),
+                    Settled::Ask(questions) => {
+                        if self.wait_for(&run, questions.clone()).await {
+                            self.tell_paused(run.id(), stored.webhook.as_deref(), questions, &asked);
+                        }
+                        return None;
+                    }
+                    Settled::End(failure) => Err(failure),
+                },
+                Err(NoReplay::NotStarted) => Ok(None),
+                Err(fault) => failed(Code::Runtime, format!("the run cannot go on after its process ended: {fault}")),
+            }
+        };
+        match resumed {
+            Ok(replayable) => {
+                // It may be large, and a parked run lasts.
+                drop(record);
+                self.perform(run, request, stored, replayable, deaths).await
+            }
+            Err(failure) => {
+                self.end_with(run, &record, Some((request, stored)), failure).await;
+                None
+            }
+        }
+    }
+
+    /// The request of a record, with the rights that its caller has now.
+    fn request_of(&self, record: &Record) -> Result<(RunRequest, StoredRequest), Failure> {
+        let unreadable = || Failure::new(Code::Runtime, "the run cannot go on: its record has no request");
+        let header = record.header().ok_or_else(unreadable)?;
+        let text = |text| record.blobs.text(text).ok();
+        let stored = header.request.as_ref().and_then(text).ok_or_else(unreadable)?;
+        let stored: StoredRequest = serde_json::from_str(stored).map_err(|_| unreadable())?;
+        let code = text(&header.code).ok_or_else(unreadable)?;
+        let granted = stored.granted.as_ref().filter(|_| self.callers.admits_tokens());
+        let caller = self.callers.scope(&header.caller).or_else(|| granted.map(|it| it.scope(&header.caller)));
+        let caller = caller.ok_or_else(|| {
+            let name = &header.caller;
+            let message = match stored.granted {
+                Some(_) => {
+                    format!("the run cannot go on: {name} began it with a token, and tokens are not accepted any more")
+                }
+                None => format!("the run cannot go on: there is no key named {name} any more"),
+            };
+            Failure::new(Code::Unavailable, message)
+        })?;
+        let mut request = RunRequest { caller, ..stored.request(header.profile, code.to_owned()) };
+        // Less may be configured now than when the run began.
+        if let Ok(configured) = self.runner.limits(header.profile, &LimitRequest::default()) {
+            request.limits = lowered(request.limits, &configured);
+        }
+        if let Some(names) = stored.function_names() {
+            let all = self.runner.functions(&request.caller);
+            let known: Vec<String> = all.names().into_iter().filter(|name| names.contains(name)).collect();
+            request.functions = all.restricted(&known).ok();
+        }
+        Ok((request, stored))
+    }
+
+    /// Ends a run that cannot go on. The report has the calls that it had made.
+    async fn end_with(
+        &self,
+        run: Arc<DurableRun>,
+        record: &Record,
+        request: Option<(RunRequest, StoredRequest)>,
+        failure: Failure,
+    ) {
+        let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
+        let (request, webhook) = match request {
+            Some((request, stored)) => (request, stored.webhook),
+            None => (RunRequest::new(profile, ""), None),
+        };
+        let caller = request.caller.clone();
+        let mut report = match replay::stopped(record, failure.clone()) {
+            Ok(replayable) => {
+                let replay = Arc::new(replayable.replay);
+                let recorded = Some(RecordedRun { replay: replay.clone(), host: ReplayHost::Tools });
+                let id = Some(run.id().to_owned());
+                let mut request = Box::new(RunRequest { id, recorded, durable: Durability::Durable, ..request });
+                let mut report = self.runner.perform(&mut request, Counted::No).await;
+                report.report.has_unrecorded_calls |= lacks_effects(&report.report, &replay);
+                report
+            }
+            Err(fault) => {
+                let has_unrecorded_calls = fault != NoReplay::NotStarted;
+                let report = Report::not_started(Outcome::Failed(failure), Duration::ZERO);
+                RunReport::ended(run.id().to_owned(), Route::Refused, Report { has_unrecorded_calls, ..report })
+            }
+        };
+        // What was called beyond the end of the record is not known.
+        report.report.has_unrecorded_calls |= replay::is_truncated(record);
+        self.finish(&run, &caller, webhook.as_deref(), report).await;
+    }
+
+    /// Waits until the tools of the backends that the program names are known.
+    async fn backends_known(&self, request: &RunRequest) {
+        let RunRequest { text, caller, .. } = request;
+        self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
+    }
+
+    /// Says of calls that were sent whether they may be made again.
+    fn harmless<'a>(
+        &'a self,
+        request: &'a RunRequest,
+        asked: &'a [PendingCall],
+    ) -> impl FnMut(SentCall<'_>) -> bool + 'a {
+        // Answers of an earlier run, each for one call.
+        let mut answered: HashMap<(Target, String), usize> = HashMap::new();
+        move |call| {
+            if let Some(kept) = &request.kept {
+                let used = answered.entry((call.target.clone(), call.args.to_owned())).or_default();
+                if *used < kept.answers(call.target, call.args) {
+                    *used += 1;
+                    return true;
+                }
+            }
+            // What a person edits is sent as it is, with or without a key.
+            let target = own_names(&self.runner.bridge, call.target);
+            self.is_harmless(call, &request.caller, is_edited(asked, &target))
+        }
+    }
+
+    /// Whether a call may be made again: it reads, says that it may, or has an idempotency key.
+    fn is_harmless(&self, call: SentCall<'_>, caller: &CallerScope, is_edited: bool) -> bool {
+        let (backend, tool) = match call.target {
+            Target::Tool { backend, tool } => (backend, tool),
+            Target::Function(name) => {
+                return self.runner.functions(caller).get(name).is_some_and(|function| function.is_idempotent());
+            }
+        };
+        let catalog = self.runner.bridge.catalog();
+        let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
+        let is_harmless = |tool: ToolRef<'_>| {
+            is_annotated_read_only(tool) || tool.tool().is_idempotent() || (!is_edited && has_key(tool, call.args))
+        };
+        view.tool(backend, tool).is_some_and(is_harmless)
+    }
+}
+
+/// Whether a person gave other arguments to a call of this target, by the names that its backend itself uses.
+fn is_edited(asked: &[PendingCall], target: &Target) -> bool {
+    let decision = |call: &PendingCall| serde_json::from_str::<CallDecision>(call.decision.as_deref()?).ok();
+    let edits = asked.iter().filter(|call| decision(call).is_some_and(|it| it.decision == DecisionKind::Edit));
+    edits.filter_map(question_of).any(|question| question.is_of(target))
+}
+
+/// Whether what is wrong may be right later.
+fn may_pass(error: &DurableError) -> bool {
+    match error {
+        DurableError::Busy => true,
+        DurableError::Store(error) => !matches!(error, StoreError::NoSuchRun(_) | StoreError::Damaged(_)),
+        _ => false,
+    }
+}
+
+/// The limits of a request, none above what is configured.
+fn lowered(asked: LimitRequest, configured: &LimitRequest) -> LimitRequest {
+    let lower = |limits: LimitRequest, limit: Limit| match (limits.get(limit), configured.get(limit)) {
+        (Some(got), Some(most)) if got > most => limits.with(limit, most),
+        _ => limits,
+    };
+    Limit::ALL.into_iter().fold(asked, lower)
+}
+
+/// Whether a record has calls that may have had an effect and that the report does not have: the run ended before all of its
+/// record was repeated.
+pub(super) fn lacks_effects(report: &Report, replay: &Replay) -> bool {
+    let is_effect =
+        |event: &StepEvent| matches!(event, StepEvent::Said { then: FromWorker::Call { .. }, read_only: false, .. });
+    let recorded = replay.steps.iter().filter(|step| is_effect(&step.event)).count();
+    report.calls.iter().filter(|call| !call.read_only).count() < recorded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_wire::limits::MB;
+
+    #[test]
+    fn limits_are_lowered_to_what_is_configured() {
+        let configured = LimitRequest { memory: Some(8 * MB), calls: Some(5), ..LimitRequest::default() };
+        let wall = Some(Duration::from_secs(9));
+        let asked = LimitRequest { wall, memory: Some(16 * MB), calls: Some(4), ..LimitRequest::default() };
+        let expected = LimitRequest { memory: Some(8 * MB), ..asked.clone() };
+        assert_eq!(lowered(asked, &configured), expected);
+        assert_eq!(lowered(LimitRequest::default(), &configured), LimitRequest::default(), "the configured ones hold");
+    }
+}
