@@ -34,7 +34,16 @@ fn gateway_with(mode: &str, settings: Value) -> (User, Client) {
 }
 
 fn chain(client: &mut Client, code: &str) -> Value {
-    let timeout = u64::try_from(DEADLINE.as_millis()).expect("few");
+    chain_within(client, code, DEADLINE)
+}
+
+/// Runs a program that is no part of a case: a busy machine may take long to start a server, or to compile a schema.
+fn plain(client: &mut Client, code: &str) -> String {
+    text(&chain_within(client, code, Duration::from_secs(120)))
+}
+
+fn chain_within(client: &mut Client, code: &str, wall: Duration) -> Value {
+    let timeout = u64::try_from(wall.as_millis()).expect("few");
     client.ask("tools/call", json!({ "name": "call_tool_chain", "arguments": { "code": code, "timeout": timeout } }))
 }
 
@@ -45,17 +54,15 @@ fn text(answer: &Value) -> String {
 /// Runs a program whose arguments are costly to check.
 fn check_arguments(mode: &str, arguments: &str) {
     let (_user, mut client) = gateway(mode);
-    // The first call compiles the schema, which may take a busy machine all of the run's time.
-    let warm = "return await bad.attack({}).then(() => 1)";
-    let _compiled = chain(&mut client, warm);
-    assert_eq!(text(&chain(&mut client, warm)), "1", "{mode}");
+    // The first call compiles the schema.
+    assert_eq!(plain(&mut client, "return await bad.attack({}).then(() => 1)"), "1", "{mode}");
     let bar = Bar::of(client.pid());
     let code = format!("try {{ return typeof await bad.attack({{ x: {arguments} }}) }} catch (e) {{ return e.code }}");
     let end = text(&chain(&mut client, &code));
     let ends = ["string", "INVALID_ARGUMENTS", "TOO_LARGE", "OVER_BUDGET", "TIMEOUT", "MEMORY"];
     assert!(ends.iter().any(|expected| end.starts_with(expected)), "{mode}: {end}");
     bar.check(mode, RUN_BYTES, 0, DEADLINE);
-    assert_eq!(text(&chain(&mut client, "return 2")), "2", "{mode}");
+    assert_eq!(plain(&mut client, "return 2"), "2", "{mode}");
     client.leave();
 }
 
@@ -77,7 +84,7 @@ fn arguments_of_host_functions_are_counted_before_they_become_values() {
     });
     let settings = json!({ "sandbox": { "engine": "quickjs" }, "egress": "all", "functions": functions });
     let (_user, mut client) = gateway_with("strings", settings);
-    assert_eq!(text(&chain(&mut client, "return await look({}).then(() => 1)")), "1");
+    assert_eq!(plain(&mut client, "return await look({}).then(() => 1)"), "1");
     let calls =
         ["look({ x })", "ping(x)", "httpCall({ url: 'http://a.test/', body: x })", "api.fetch('http://a.test/', x)"];
     for call in calls {
@@ -97,7 +104,7 @@ fn the_record_of_failed_calls_is_small() {
     let code = "let failed = 0;
         for (let n = 0; n < 150; n++) await demo.always_fails({ message: 'x'.repeat(2e6) }).catch(() => failed++);
         return failed";
-    assert_eq!(text(&chain(&mut client, "return await demo.always_fails({ message: 'x' }).catch(() => 1)")), "1");
+    assert_eq!(plain(&mut client, "return await demo.always_fails({ message: 'x' }).catch(() => 1)"), "1");
     let bar = Bar::of(client.pid());
     let answer = chain(&mut client, code);
     let size = answer.to_string().len();
@@ -109,7 +116,7 @@ fn the_record_of_failed_calls_is_small() {
 #[test]
 fn arguments_under_way_count_in_the_memory_of_the_run() {
     let (_user, mut client) = gateway("strings");
-    assert_eq!(text(&chain(&mut client, "return await bad.attack({}).then(() => 1)")), "1");
+    assert_eq!(plain(&mut client, "return await bad.attack({}).then(() => 1)"), "1");
     let bar = Bar::of(client.pid());
     let code = "const text = 'x'.repeat(15e6);
         const all = await Promise.allSettled(Array.from({ length: 64 }, () => bad.attack({ y: text })));
@@ -123,7 +130,7 @@ fn arguments_under_way_count_in_the_memory_of_the_run() {
 #[test]
 fn four_runs_at_once_take_four_times_the_limit_of_one() {
     let (_user, mut client) = gateway("strings");
-    assert_eq!(text(&chain(&mut client, "return await bad.attack({}).then(() => 1)")), "1");
+    assert_eq!(plain(&mut client, "return await bad.attack({}).then(() => 1)"), "1");
     let code = "const text = 'x'.repeat(15e6);
         const all = await Promise.allSettled(Array.from({ length: 64 }, () => bad.attack({ y: text })));
         return all.filter(one => one.status === 'rejected' && one.reason.code === 'OVER_BUDGET').length > 0";
