@@ -43,8 +43,8 @@ fn daemon(user: &User) -> Child {
 fn daemon_at(command: &mut Command, said: impl Fn(&str) + Send + 'static) -> (Child, PathBuf) {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let first = lines.next().expect("a line").expect("UTF-8");
-    let socket = first.split("windows attach at ").nth(1).unwrap_or_else(|| panic!("{first}")).trim().into();
+    let path = |line: String| line.split_once("windows attach at ").map(|(_, path)| PathBuf::from(path.trim()));
+    let socket = lines.by_ref().map_while(Result::ok).find_map(path).expect("the path of its socket");
     // Whatever else it says must not block it.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| said(&line)));
     (child, socket)
