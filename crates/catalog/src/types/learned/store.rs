@@ -293,7 +293,7 @@ mod tests {
         assert!(types.nodes <= MAX_ALL_NODES + types.len() && types.nodes == counted(&types), "{}", types.nodes);
         assert_eq!(types.get("b", "t0"), Some(&seen));
         let last = types.len() - 1;
-        assert_eq!(types.get("b", &format!("t{last}")).unwrap().typescript(), "unknown");
+        assert_eq!(types.get("b", &format!("t{last}")).unwrap().typescript(), "any");
         assert!((types.export().to_string().len() as u64) < MAX_FILE_BYTES / 2);
         let mut twice = types.clone();
         twice.merge(&types);
