@@ -1,5 +1,6 @@
 //! A backend and its tools in a snapshot.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -217,7 +218,21 @@ impl ToolEntry {
     /// fits, if the tool declares no schema, or if the schema cannot be compiled.
     pub fn check_result(&self, value: &Value) -> Vec<ArgumentProblem> {
         let Some(schema) = super::types::result_schema(&self.tool) else { return Vec::new() };
-        self.result_checker.get_or_init(|| Checker::new(schema, &self.schema_memory)).check(schema, value)
+        let compiled = || Checker::new(&self.with_definitions(schema), &self.schema_memory);
+        self.result_checker.get_or_init(compiled).check(schema, value)
+    }
+
+    /// The schema of a result with the definitions of the whole document, which it may refer to where it is a part of it.
+    fn with_definitions<'s>(&'s self, schema: &'s Value) -> Cow<'s, Value> {
+        let (Some(root), Value::Object(members)) = (self.tool.output_schema(), schema) else {
+            return Cow::Borrowed(schema);
+        };
+        if std::ptr::eq(root, schema) {
+            return Cow::Borrowed(schema);
+        }
+        let definitions = ["$schema", "$defs", "definitions"].into_iter();
+        let shared = definitions.filter_map(|name| Some((name.to_owned(), root.get(name)?.clone())));
+        Cow::Owned(Value::Object(members.clone().into_iter().chain(shared).collect()))
     }
 
     /// Why the arguments of this tool are not validated, if they are not.
@@ -280,5 +295,22 @@ mod tests {
         let changed = catalog.with(backend(&["other"]));
         assert_eq!(changed.backend("b").unwrap().listing(), r#"{"name":"b","tools":["other"]}"#);
         assert_eq!(catalog.backend("b").unwrap().listing(), listing);
+    }
+
+    #[test]
+    fn a_wrapped_result_is_checked_by_the_definitions_of_its_document() {
+        let schema = json!({
+            "type": "object", "x-fastmcp-wrap-result": true,
+            "properties": { "result": { "type": "array", "items": { "$ref": "#/$defs/row" } } },
+            "$defs": { "row": { "type": "object", "properties": { "id": { "$ref": "#/$defs/id" } } }, "id": { "type": "number" } },
+        });
+        let tool = Tool::from_raw(json!({ "name": "t", "outputSchema": schema })).unwrap();
+        let tools = vec![tool];
+        let listing = Listing { name: "b".into(), state: BackendState::Ready, tools, tags: Vec::new() };
+        let catalog = Catalog::new(vec![listing]);
+        let entry = catalog.tool("b", "t").unwrap().entry;
+        assert_eq!(entry.check_result(&json!([{ "id": 7 }])), []);
+        let problems = entry.check_result(&json!([{ "id": "seven" }]));
+        assert_eq!(problems.len(), 1, "{problems:?}");
     }
 }

@@ -12,10 +12,11 @@ const COMMON: &[&str] = &[
     "search", "set", "the", "this", "update", "use", "what", "with", "write",
 ];
 
-/// The functions that a task seems to need, by the words of their names and descriptions, the best first.
+/// The functions that a task seems to need, by the words of their names and descriptions, the best first. Those that it names
+/// come before all others.
 pub fn find<'f>(functions: &'f Registry, task: &str) -> Vec<&'f HostFunction> {
     let wanted = words(task);
-    let mut scored: Vec<(usize, &HostFunction)> = functions
+    let mut scored: Vec<((bool, usize), &HostFunction)> = functions
         .iter()
         .filter_map(|function| {
             let name = words(function.name().as_str());
@@ -23,7 +24,7 @@ pub fn find<'f>(functions: &'f Registry, task: &str) -> Vec<&'f HostFunction> {
             let count = |of: &[String]| wanted.iter().filter(|word| of.contains(word)).count();
             let is_named = task.contains(function.name().as_str());
             let fits = is_named || count(&name) > 0 || count(&about) > 1;
-            fits.then(|| (3 * count(&name) + count(&about), function))
+            fits.then(|| ((is_named, 3 * count(&name) + count(&about)), function))
         })
         .collect();
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));

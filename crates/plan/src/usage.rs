@@ -7,7 +7,9 @@
 //! The text for the checker is the program without its comments, which could be directives, references or types. A variable
 //! that is assigned later is given the type `any`.
 
+mod guards;
 mod reader;
+mod syntax;
 #[cfg(test)]
 mod tests;
 

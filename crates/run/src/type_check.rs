@@ -162,7 +162,7 @@ impl ProgramCheck {
 
 /// What is known of results of tools that declare none.
 pub trait LearnedResults: Send + Sync {
-    /// Changes whenever what is known of a result's type changes.
+    /// Changes whenever what is known of a result's type changes, also when a result breaks its schema.
     fn version(&self) -> u64;
 
     /// The type of a tool's results, once there were enough to say which keys they have.
@@ -299,7 +299,10 @@ fn declare(key: &DeclarationKey, learned: Option<&dyn LearnedResults>) -> Declar
         .map(|NamedBackend { backend, permitted, is_global }| {
             let is_permitted = |name: &str| permitted.as_ref().is_none_or(|some| some.iter().any(|one| one == name));
             let tools = backend.tools().iter().filter(|entry| is_permitted(&entry.tool().name)).collect();
-            CheckedBackend { backend, tools, may_have_more: may_have_more(backend), is_global: *is_global }
+            let is_broken = |name: &&str| learned.is_some_and(|it| it.breaks_its_schema(backend.name(), name));
+            let names = backend.tools().iter().map(|entry| entry.tool().name.as_str());
+            let broken = names.filter(is_broken).collect();
+            CheckedBackend { backend, tools, broken, may_have_more: may_have_more(backend), is_global: *is_global }
         })
         .collect();
     let functions: Vec<CheckedFunction<'_>> = key.functions.iter().map(NamedFunction::checked).collect();

@@ -14,12 +14,13 @@
 //! trip for each over a channel of its own: dearer than the check, and announced to change. What a message quotes is
 //! looked up in the declarations and compared with the program's own text, so a message of another form is nothing.
 
+use serde_json::Value;
 use toolgate_catalog::types::check::{Declarations, DeclaredFunction, DeclaredType, RESERVED, TypeOrigin};
 use toolgate_plan::suggest::{listed, nearest, question};
 use toolgate_plan::{Finding, FindingCode, Program, ProgramUsage, PropertyAccess};
 use toolgate_wire::foreign_text::one_line;
 
-use crate::server::Diagnostic;
+use crate::server::{Diagnostic, MAX_DIAGNOSTICS};
 
 /// Length of a quoted name or type, in characters.
 const MAX_QUOTED: usize = 80;
@@ -121,7 +122,9 @@ impl Judge<'_> {
             let is_assignment = matches!(diagnostic.code, 2322 | 2345 | 2353 | 2559 | 2561 | 2739..=2741 | 2769);
             is_assignment && !self.is_tool_call(*offset)
         };
+        // What comes after the last finding that is read may be a misfit.
         self.usage.is_trusted
+            && located.len() < MAX_DIAGNOSTICS
             && !self.usage.written_names().any(|name| {
                 // `globalThis.tracker = …` replaces a backend.
                 self.declarations.has_result_key(name)
@@ -160,17 +163,12 @@ impl Judge<'_> {
 
     fn property(&self, offset: usize, name: &str, of: &str) -> Option<Opinion> {
         if is_promise(of) {
-            // `call().name` of a result that nobody declared is nothing rather than an error: it may be meant.
-            let is_certain = of != "Promise<any>" || self.usage.is_dereferenced(offset);
-            return match self.promise(offset, of)? {
-                Opinion::Certain(code, message, suggestion) if !is_certain => {
-                    Some(Opinion::Likely(code, message, suggestion))
-                }
-                opinion => Some(opinion),
-            };
+            return self.property_of_promise(offset, name, of);
         }
         let types = of.split(" | ").map(|one| self.member(one)).collect::<Option<Vec<_>>>()?;
-        if types.iter().any(|one| one.has(name)) {
+        // A method that values of one kind have is no mistake where the program knows which it gets.
+        let are_of_one_kind = types.windows(2).all(|pair| matches!(pair, [a, b] if a.is_of_kind(b)));
+        if !are_of_one_kind || types.iter().any(|one| one.has(name)) {
             return None;
         }
         let (written, access) = self.usage.access_at(offset)?;
@@ -211,7 +209,31 @@ impl Judge<'_> {
             let message = format!("{message}: no result so far had it");
             return Some(Opinion::Likely(FindingCode::UnknownProperty, message, suggestion));
         }
+        // Without a name that may be meant, the server may send what it does not declare: the checker takes a quoted key as it is.
+        let way_out =
+            (!has_near).then(|| format!("If the server sends it all the same, write [{}].", Value::from(shown)));
+        let suggestion = Some(suggestion.into_iter().chain(way_out).collect::<Vec<_>>().join(" "));
+        let suggestion = suggestion.filter(|text| !text.is_empty());
         Some(self.unless_guarded(offset, FindingCode::UnknownProperty, message, suggestion))
+    }
+
+    /// A promise is an object, which may be given properties and asked for them.
+    fn property_of_promise(&self, offset: usize, name: &str, of: &str) -> Option<Opinion> {
+        let access = self.usage.access_at(offset).map_or(PropertyAccess::Read, |(_, access)| access);
+        // `call().name` of a result that nobody declared is nothing rather than an error: it may be meant.
+        let is_certain = match access {
+            PropertyAccess::Written => return None,
+            // `call().name ?? other` is likely a mistake if results have such a key, and runs.
+            PropertyAccess::Probed if !self.declarations.has_result_key(name) => return None,
+            PropertyAccess::Probed => false,
+            PropertyAccess::Read => of != "Promise<any>" || self.usage.is_dereferenced(offset),
+        };
+        match self.promise(offset, of)? {
+            Opinion::Certain(code, message, suggestion) if !is_certain => {
+                Some(Opinion::Likely(code, message, suggestion))
+            }
+            opinion => Some(opinion),
+        }
     }
 
     /// One member of a quoted type; `None` if it is not a declared one.
@@ -403,7 +425,15 @@ struct Member<'d> {
 
 impl<'d> Member<'d> {
     fn has(&self, name: &str) -> bool {
-        self.keys().contains(&name)
+        let is_open = matches!(self.kind, Declared::Type(declared) if declared.is_open && !self.is_list);
+        is_open || self.keys().contains(&name)
+    }
+
+    /// Whether the values of both have the same methods.
+    fn is_of_kind(&self, other: &Self) -> bool {
+        let is_list = self.is_list || other.is_list;
+        let same = std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind);
+        self.is_list == other.is_list && (is_list || same)
     }
 
     fn keys(&self) -> Vec<&'d str> {

@@ -34,7 +34,7 @@ const RESTART_DELAY: Duration = Duration::from_millis(250);
 /// Longest such time.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
 /// Findings of one check that are read.
-const MAX_DIAGNOSTICS: usize = 200;
+pub(crate) const MAX_DIAGNOSTICS: usize = 200;
 /// Checks between two looks at the memory of the process.
 const CHECKS_PER_LOOK: u64 = 32;
 

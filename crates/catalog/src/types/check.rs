@@ -5,10 +5,14 @@
 //! with a fixed set of values are texts, arguments take properties that are not named, alternatives of different kinds are
 //! `any`. Nothing of a schema is written verbatim: keys are quoted, everything else is ours.
 
+mod kinds;
+
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use self::kinds::{common_word, kind_of, merged};
 use super::learned::LearnedType;
 use super::result_schema;
 use super::shape::{Bounds, Field, References, Shaper, Type};
@@ -29,12 +33,14 @@ pub struct Declarations {
     backends: Vec<DeclaredBackend>,
     /// The declarations of host functions.
     functions: String,
-    /// What they are.
-    callables: Vec<DeclaredFunction>,
+    /// What they are, by their names.
+    callables: HashMap<String, DeclaredFunction>,
     /// The types by their number.
     types: Vec<DeclaredType>,
+    /// The keys of results.
+    result_keys: HashSet<String>,
     /// The globals that are backends, or hold them.
-    roots: Vec<String>,
+    roots: HashSet<String>,
 }
 
 /// The declarations of a backend, tool by tool.
@@ -76,6 +82,8 @@ pub struct DeclaredType {
     pub shown: String,
     /// Its keys.
     pub keys: Vec<String>,
+    /// Whether a value may have other keys.
+    pub is_open: bool,
     /// Those that arguments must have.
     pub required: Vec<String>,
     /// Where it comes from.
@@ -103,6 +111,8 @@ pub struct CheckedBackend<'a> {
     pub backend: &'a Backend,
     /// Its tools.
     pub tools: Vec<&'a ToolEntry>,
+    /// The names of those whose results broke the schema that they declare: such a result may have any type.
+    pub broken: HashSet<&'a str>,
     /// Whether it may have more tools than these.
     pub may_have_more: bool,
     /// Whether a global variable of its name is this backend, and not something of the language or a function.
@@ -145,7 +155,6 @@ pub enum ParameterKind {
 /// A host function that is declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredFunction {
-    name: String,
     /// The names of its parameters.
     pub parameters: Vec<String>,
     /// How many of them must be given.
@@ -156,8 +165,8 @@ pub struct DeclaredFunction {
     pub checks_arguments: bool,
 }
 
-fn lengths(texts: &[String]) -> usize {
-    texts.iter().map(String::len).sum()
+fn lengths<'t>(texts: impl IntoIterator<Item = &'t String>) -> usize {
+    texts.into_iter().map(String::len).sum()
 }
 
 /// What is known of the result of a tool that declares none.
@@ -170,7 +179,7 @@ impl Declarations {
         for one in backends {
             let declared = writer.backend(one, learned);
             if one.is_global {
-                writer.declarations.roots.push(one.backend.identifier().to_owned());
+                writer.declarations.roots.insert(one.backend.identifier().to_owned());
             }
             writer.declarations.backends.push(declared);
         }
@@ -208,7 +217,7 @@ impl Declarations {
         let of_type = |one: &DeclaredType| one.shown.len() + lengths(&one.keys) + lengths(&one.required);
         let backends: usize = self.backends.iter().map(of_backend).sum();
         let types: usize = self.types.iter().map(of_type).sum();
-        backends + types + self.functions.len()
+        backends + types + self.functions.len() + lengths(&self.result_keys)
     }
 
     /// The declared type of a name such as `$tg12`.
@@ -219,26 +228,23 @@ impl Declarations {
     /// Whether a callee such as `tracker.get_issue` is of a backend.
     pub fn is_on_backend(&self, callee: &str) -> bool {
         let root = callee.split(['.', '[', '?', ' ', '\n']).next().unwrap_or_default();
-        self.roots.iter().any(|one| one == root)
+        self.roots.contains(root)
     }
 
     /// The host function that a callee such as `api.fetch` is. Every one is also under `api`.
     pub fn function(&self, callee: &str) -> Option<&DeclaredFunction> {
-        let local = |name: &str| name.strip_prefix("api.").map(str::to_owned);
-        let is_same =
-            |one: &&DeclaredFunction| one.name == callee || local(callee).is_some_and(|name| one.name == name);
-        self.callables.iter().find(is_same)
+        let local = || self.callables.get(callee.strip_prefix("api.")?);
+        self.callables.get(callee).or_else(local)
     }
 
     /// Whether a global of this name is a host function, or holds them.
     pub fn is_function_global(&self, name: &str) -> bool {
-        self.callables.iter().any(|one| one.name == name) || (name == "api" && !self.callables.is_empty())
+        self.callables.contains_key(name) || (name == "api" && !self.callables.is_empty())
     }
 
     /// Whether a result has this key.
     pub fn has_result_key(&self, key: &str) -> bool {
-        let is_result = |one: &&DeclaredType| matches!(one.origin, TypeOrigin::Result | TypeOrigin::Learned);
-        self.types.iter().filter(is_result).any(|one| one.keys.iter().any(|own| own == key))
+        self.result_keys.contains(key)
     }
 }
 
@@ -297,17 +303,20 @@ impl Writer {
     }
 
     /// The name of a new type.
-    fn declare(&mut self, shown: &str, keys: Vec<String>, origin: TypeOrigin, body: &str) -> String {
+    fn declare(&mut self, shown: &str, keys: Keys, origin: TypeOrigin, body: &str) -> String {
         let name = self.reserve(shown, keys, origin);
         self.define(&name, body);
         name
     }
 
     /// The name of a type that is defined later, because it contains itself.
-    fn reserve(&mut self, shown: &str, keys: Vec<String>, origin: TypeOrigin) -> String {
+    fn reserve(&mut self, shown: &str, Keys { named, is_open }: Keys, origin: TypeOrigin) -> String {
         let name = format!("{RESERVED}{}", self.declarations.types.len());
+        if matches!(origin, TypeOrigin::Result | TypeOrigin::Learned) {
+            self.declarations.result_keys.extend(named.iter().cloned());
+        }
         let (shown, required) = (shown.to_owned(), Vec::new());
-        self.declarations.types.push(DeclaredType { shown, keys, required, origin });
+        self.declarations.types.push(DeclaredType { shown, keys: named, is_open, required, origin });
         name
     }
 
@@ -315,12 +324,23 @@ impl Writer {
         let _ = writeln!(self.pending, "interface {name} {{ {body} }}");
     }
 
+    /// The brand keeps results apart: without it a checker takes one with more keys for a kind of another one with fewer, and
+    /// of `full ? await shop.get() : summary` it knows the keys of the summary only.
+    fn define_result(&mut self, name: &str, fields: &[Field], body: &str) {
+        let is_taken = fields.iter().any(|field| field.name == RESERVED);
+        let brand = if is_taken { String::new() } else { format!("readonly {RESERVED}: {}; ", quoted(name)) };
+        self.define(name, &format!("{brand}{body}"));
+    }
+
     fn backend(&mut self, one: &CheckedBackend<'_>, learned: &Learned<'_>) -> DeclaredBackend {
         let mut tools = Vec::new();
         let mut keys = Vec::new();
         for &entry in &one.tools {
             let tool = ToolRef { backend: one.backend, entry };
-            let signature = format!("({}): Promise<{}>; ", self.argument(tool), self.result(tool, learned));
+            let argument = self.argument(tool);
+            let is_broken = one.broken.contains(entry.tool().name.as_str());
+            let result = if is_broken { "any".to_owned() } else { self.result(tool, learned) };
+            let signature = format!("({argument}): Promise<{result}>; ");
             let mut spellings = vec![entry.identifier().to_owned(), entry.tool().name.clone()];
             spellings.dedup();
             let types = std::mem::take(&mut self.pending);
@@ -330,7 +350,7 @@ impl Writer {
         }
         let identifier = one.backend.identifier();
         DeclaredBackend {
-            name: self.reserve(identifier, keys, TypeOrigin::Backend),
+            name: self.reserve(identifier, Keys { named: keys, is_open: one.may_have_more }, TypeOrigin::Backend),
             spellings: [identifier.to_owned(), one.backend.name().to_owned()],
             is_global: one.is_global,
             may_have_more: one.may_have_more,
@@ -339,12 +359,12 @@ impl Writer {
     }
 
     fn argument(&mut self, tool: ToolRef<'_>) -> String {
-        let schema = tool.tool().input_schema();
-        let shape = Shaper::new(schema, BOUNDS, References::Inline).shape(schema);
-        let Type::Object { fields, omitted: 0, .. } = shape else { return "args?: any".to_owned() };
         if self.is_full() {
             return "args?: any".to_owned();
         }
+        let schema = tool.tool().input_schema();
+        let shape = Shaper::new(schema, BOUNDS, References::Inline).shape(schema);
+        let Type::Object { fields, omitted: 0, .. } = shape else { return "args?: any".to_owned() };
         let optional = if fields.iter().all(|field| field.optional) { "?" } else { "" };
         let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false))
             && schema.get("patternProperties").is_none();
@@ -362,7 +382,7 @@ impl Writer {
         if !is_closed {
             body.push_str("[k: string]: any");
         }
-        let name = self.declare(shown, keys_of(fields), TypeOrigin::Argument, &body);
+        let name = self.declare(shown, Keys::of(fields, !is_closed), TypeOrigin::Argument, &body);
         if let Some(declared) = self.declarations.types.last_mut() {
             let required = fields.iter().filter(|field| !field.optional);
             declared.required = required.map(|field| field.name.clone()).collect();
@@ -436,7 +456,9 @@ impl Writer {
 
     fn object(&mut self, fields: &[Field], is_open: bool, shown: &str, origin: TypeOrigin) -> String {
         let body = self.fields(fields, is_open, shown, origin);
-        self.declare(shown, keys_of(fields), origin, &body)
+        let name = self.reserve(shown, Keys::of(fields, is_open), origin);
+        self.define_result(&name, fields, &body);
+        name
     }
 
     fn fields(&mut self, fields: &[Field], is_open: bool, shown: &str, origin: TypeOrigin) -> String {
@@ -454,7 +476,7 @@ impl Writer {
     /// An object whose keys are data: every one leads to the same type.
     fn dictionary(&mut self, of: &Type, shown: &str, origin: TypeOrigin) -> String {
         let of = self.value(of, &format!("{shown}[key]"), origin);
-        if of == "any" { of } else { self.declare(shown, Vec::new(), origin, &format!("[k: string]: {of}")) }
+        if of == "any" { of } else { self.declare(shown, Keys::of(&[], true), origin, &format!("[k: string]: {of}")) }
     }
 
     /// A type that contains itself has its name before its fields are written.
@@ -463,17 +485,26 @@ impl Writer {
         if fields.is_empty() || self.is_full() {
             return "any".to_owned();
         }
-        let name = self.reserve(shown, keys_of(fields), origin);
+        let is_open = *omitted > 0 || index.is_some();
+        let name = self.reserve(shown, Keys::of(fields, is_open), origin);
         self.open.push((pointer.to_owned(), name.clone()));
-        let body = self.fields(fields, *omitted > 0 || index.is_some(), shown, origin);
+        let body = self.fields(fields, is_open, shown, origin);
         self.open.pop();
-        self.define(&name, &body);
+        self.define_result(&name, fields, &body);
         name
     }
 
+    /// Values of different kinds have different methods, of which a program uses those of the one that it knows to get: only
+    /// members of one kind are declared.
     fn union(&mut self, members: &[Type], shown: &str, origin: TypeOrigin) -> String {
+        let members = || members.iter().filter(|member| **member != Type::Word("null"));
+        let mut kinds = members().map(kind_of);
+        let first = kinds.next().flatten();
+        if first.is_none() || kinds.any(|kind| kind != first) {
+            return "any".to_owned();
+        }
         let mut types: Vec<String> = Vec::new();
-        for member in members.iter().filter(|member| **member != Type::Word("null")) {
+        for member in members() {
             let of = self.value(member, shown, origin);
             if of == "any" {
                 return of;
@@ -482,7 +513,7 @@ impl Writer {
                 types.push(of);
             }
         }
-        if types.is_empty() { "any".to_owned() } else { types.join(" | ") }
+        types.join(" | ")
     }
 
     fn functions(&mut self, functions: &[CheckedFunction<'_>]) {
@@ -501,7 +532,7 @@ impl Writer {
             keys.push(local.to_owned());
         }
         if !grouped.is_empty() {
-            let name = self.reserve("api", keys, TypeOrigin::Functions);
+            let name = self.reserve("api", Keys { named: keys, is_open: false }, TypeOrigin::Functions);
             let _ = writeln!(text, "interface {name} {{ {grouped} }}\ndeclare const api: {name};");
         }
         self.declarations.functions = text;
@@ -511,13 +542,13 @@ impl Writer {
     fn parameters(&mut self, function: &CheckedFunction<'_>) -> String {
         let count = |kind: ParameterKind| function.parameters.iter().filter(|it| it.kind == kind).count();
         let is_open = count(ParameterKind::Rest) > 0;
-        self.declarations.callables.push(DeclaredFunction {
-            name: function.name.to_owned(),
+        let declared = DeclaredFunction {
             parameters: function.parameters.iter().map(|one| one.name.to_owned()).collect(),
             required: count(ParameterKind::Required),
             most: (!is_open).then_some(function.parameters.len()),
             checks_arguments: function.checks_arguments,
-        });
+        };
+        self.declarations.callables.insert(function.name.to_owned(), declared);
         let mut taken = Vec::new();
         for (n, one) in function.parameters.iter().enumerate() {
             let shape = Shaper::new(one.schema, BOUNDS, References::Inline).shape(one.schema);
@@ -540,189 +571,18 @@ impl Writer {
     }
 }
 
-fn keys_of(fields: &[Field]) -> Vec<String> {
-    fields.iter().map(|field| field.name.clone()).collect()
+/// The keys of a type.
+struct Keys {
+    named: Vec<String>,
+    /// Whether there may be others.
+    is_open: bool,
 }
 
-/// The one kind that all members have, `null` aside: `"open" | "closed"` are texts.
-fn common_word(members: &[Type]) -> Option<&'static str> {
-    let mut words = members.iter().filter(|member| **member != Type::Word("null")).map(|member| match member {
-        Type::Word(word @ ("string" | "number" | "boolean")) => Some(*word),
-        Type::Literal(text) if text.starts_with('"') => Some("string"),
-        _ => None,
-    });
-    let first = words.next()??;
-    words.all(|word| word == Some(first)).then_some(first)
-}
-
-/// The fields of all members, if all are objects, and whether there may be others.
-fn merged(members: &[Type]) -> Option<(Vec<Field>, bool)> {
-    let mut fields: Vec<Field> = Vec::new();
-    let mut is_open = false;
-    for member in members {
-        let Type::Object { fields: own, omitted, index } = member else { return None };
-        is_open |= *omitted > 0 || index.is_some() || own.is_empty();
-        for field in own {
-            if fields.iter().any(|known| known.name == field.name) {
-                return None;
-            }
-            fields.push(field.clone());
-        }
+impl Keys {
+    fn of(fields: &[Field], is_open: bool) -> Self {
+        Keys { named: fields.iter().map(|field| field.name.clone()).collect(), is_open }
     }
-    (!fields.is_empty()).then_some((fields, is_open))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{BackendState, Catalog, Listing, Tool};
-    use serde_json::json;
-
-    fn catalog(tools: Vec<Value>) -> Catalog {
-        let tools = tools.into_iter().filter_map(Tool::from_raw).collect();
-        Catalog::new(vec![Listing { name: "my-b".into(), state: BackendState::Ready, tools, tags: Vec::new() }])
-    }
-
-    fn declared(tools: Vec<Value>, learned: Option<&str>) -> Declarations {
-        let catalog = catalog(tools);
-        let backends: Vec<CheckedBackend<'_>> = catalog
-            .backends()
-            .iter()
-            .map(|backend| CheckedBackend {
-                backend,
-                tools: backend.tools().iter().collect(),
-                may_have_more: false,
-                is_global: true,
-            })
-            .collect();
-        let learned = learned.map(|json| LearnedType::of(json).unwrap());
-        Declarations::new(&backends, &[], &|_, _| learned.clone())
-    }
-
-    /// The text for a program that mentions everything.
-    fn whole(declarations: &Declarations) -> String {
-        declarations.text_for(&|_| true)
-    }
-
-    #[test]
-    fn declared_types_have_names_that_are_theirs() {
-        let declarations = declared(
-            vec![json!({
-                "name": "get-issue",
-                "inputSchema": { "type": "object", "required": ["id"], "properties": {
-                    "id": { "type": "integer" }, "state": { "enum": ["open", "closed"] }, "any": {},
-                } },
-                "outputSchema": { "type": "object", "properties": {
-                    "title": { "type": "string" }, "tags": { "type": "array", "items": { "type": "string" } },
-                    "author": { "type": ["object", "null"], "properties": { "login": { "type": "string" } } },
-                    "extra": { "type": "object" }, "either": { "anyOf": [{ "type": "string" }, {}] },
-                } },
-            })],
-            None,
-        );
-        let text = whole(&declarations);
-        let text = text.strip_prefix(GLOBALS).unwrap();
-        insta::assert_snapshot!(text, @r#"
-        interface $tg0 { "id": number; "state"?: string; "any"?: any; [k: string]: any }
-        interface $tg1 { "login": $tgs;  }
-        interface $tg2 { "title": $tgs; "tags": ($tgs)[]; "author": $tg1; "extra": any; "either": any;  }
-        interface $tg3 { readonly $tg: "$tg3"; "get_issue"(args: $tg0): Promise<$tg2>; "get-issue"(args: $tg0): Promise<$tg2>;  }
-        declare const my_b: $tg3;
-        declare const tools: { "my_b": $tg3; "my-b": $tg3; [k: string]: any };
-        declare const __backends: { "my_b": $tg3; "my-b": $tg3; [k: string]: any };
-        "#);
-        let author = declarations.get("$tg1").unwrap();
-        assert_eq!((author.shown.as_str(), author.origin), ("my_b.get_issue().author", TypeOrigin::Result));
-        assert_eq!(declarations.get("$tg3").unwrap().keys, ["get_issue"]);
-        assert!(declarations.get("$tgs").is_none() && declarations.get("$tg4").is_none());
-        assert!(declarations.has_result_key("login") && !declarations.has_result_key("id"));
-    }
-
-    #[test]
-    fn a_type_that_contains_itself_and_a_dictionary_are_declared() {
-        let tree = json!({ "type": "object", "required": ["name"], "properties": {
-            "name": { "type": "string" }, "kids": { "type": "array", "items": { "$ref": "#/$defs/tree" } },
-        } });
-        let declarations = declared(
-            vec![json!({
-                "name": "t",
-                "outputSchema": { "type": "object", "$defs": { "tree": tree, "loop": { "$ref": "#/$defs/loop" } }, "properties": {
-                    "root": { "$ref": "#/$defs/tree" }, "loop": { "$ref": "#/$defs/loop" },
-                    "by_id": { "type": "object", "additionalProperties": { "type": "object", "properties": { "n": { "type": "number" } } } },
-                    "free": { "type": "object", "additionalProperties": true },
-                } },
-            })],
-            None,
-        );
-        let text = whole(&declarations);
-        let text = text.strip_prefix(GLOBALS).unwrap();
-        let types: Vec<&str> = text.lines().filter(|line| !line.contains("Promise")).take(5).collect();
-        insta::assert_snapshot!(types.join("\n"), @r#"
-        interface $tg0 { [k: string]: any }
-        interface $tg1 { "name": $tgs; "kids": ($tg1)[];  }
-        interface $tg2 { "n": $tgn;  }
-        interface $tg3 { [k: string]: $tg2 }
-        interface $tg4 { "root": $tg1; "loop": any; "by_id": $tg3; "free": any;  }
-        "#);
-        assert_eq!(declarations.get("$tg1").unwrap().shown, "my_b.t().root");
-        assert_eq!(declarations.get("$tg2").unwrap().shown, "my_b.t().by_id[key]");
-    }
-
-    #[test]
-    fn a_program_gets_the_tools_that_it_mentions() {
-        let result = json!({ "type": "object", "properties": { "n": { "type": "number" } } });
-        let tool = |name: &str| json!({ "name": name, "outputSchema": result });
-        let declarations = declared(vec![tool("one"), tool("two-parts"), tool("three"), tool("1e3")], None);
-        let text_for = |mentioned: &[&str]| declarations.text_for(&|name| mentioned.contains(&name));
-        let text = text_for(&["three"]);
-        assert!(text.contains("\"three\"(") && !text.contains("\"one\"") && !text.contains("two"), "{text}");
-        // `my_b[1000]` is the tool `1e3`, so to speak; a name that may be a number is declared for all.
-        assert!(text.contains("\"1e3\"("), "{text}");
-        for spelling in ["two_parts", "two-parts"] {
-            let text = text_for(&[spelling]);
-            assert!(text.contains("\"two_parts\"(") && text.contains("\"two-parts\"("), "{text}");
-        }
-        // A name means the same type in every text.
-        let (whole, part) = (whole(&declarations), text_for(&["three"]));
-        assert!(part.lines().filter(|line| line.contains("\"n\"")).all(|line| whole.contains(line)), "{part}");
-        assert!(part.len() < whole.len());
-    }
-
-    #[test]
-    fn a_result_schema_that_says_nothing_is_none() {
-        for schema in [json!({}), json!({ "description": "anything" }), json!({ "type": "object" })] {
-            let tool = json!({ "name": "list", "outputSchema": schema });
-            let text = whole(&declared(vec![tool], Some(r#"[{"id":1}]"#)));
-            assert!(text.contains("Promise<($tg1)[]>"), "{text}");
-        }
-    }
-
-    #[test]
-    fn learned_types_say_nothing_of_single_values() {
-        let declarations = declared(vec![json!({ "name": "list" })], Some(r#"[{"id":1,"name":"a"}]"#));
-        let text = whole(&declarations);
-        assert!(text.contains(r#"interface $tg1 { "id": any; "name": any;  }"#), "{text}");
-        assert!(text.contains("Promise<($tg1)[]>"), "{text}");
-        assert_eq!(declarations.get("$tg1").unwrap().origin, TypeOrigin::Learned);
-    }
-
-    #[test]
-    fn names_of_a_schema_break_out_of_nothing() {
-        let hostile = "a\": any } declare const x: any; interface y { \"\\\n*/";
-        let properties = json!({ hostile: { "type": "string" } });
-        let declarations = declared(
-            vec![json!({
-                "name": hostile,
-                "inputSchema": { "type": "object", "properties": properties },
-                "outputSchema": { "type": "object", "properties": properties },
-            })],
-            None,
-        );
-        let text = whole(&declarations);
-        let allocator = oxc::allocator::Allocator::default();
-        let parsed = oxc::parser::Parser::new(&allocator, &text, oxc::span::SourceType::d_ts()).parse();
-        assert!(!parsed.panicked && parsed.diagnostics.is_empty(), "{text}");
-        let constants = parsed.program.body.iter().filter(|it| it.is_declaration()).count();
-        assert_eq!(constants, text.lines().count(), "one declaration a line");
-    }
-}
+mod tests;

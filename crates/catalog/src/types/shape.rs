@@ -3,6 +3,8 @@
 //! Bounded in depth and number of nodes: anything beyond is `unknown`. Keywords that TypeScript cannot express (`not`,
 //! `if`, `pattern` …) widen the type or appear in a comment.
 
+mod open;
+
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
@@ -203,17 +205,29 @@ impl<'a, 'n> Shaper<'a, 'n> {
             return self.enumeration(values, depth);
         }
         let mut parts = Vec::new();
+        let mut is_open = open::is_conditional(keywords);
         if keywords.contains_key("$ref") {
-            parts.push(self.reference(schema, depth, position));
+            let of = self.reference(schema, depth, position);
+            is_open |= of == UNKNOWN;
+            parts.push(of);
         }
         parts.push(self.typed(keywords, depth));
         for keyword in ["anyOf", "oneOf"] {
             if let Some(Value::Array(branches)) = keywords.get(keyword) {
-                parts.push(union(branches.iter().map(|branch| self.at(branch, depth + 1, position)).collect()));
+                let of = union(branches.iter().map(|branch| self.at(branch, depth + 1, position)).collect());
+                is_open |= of == UNKNOWN && branches.iter().any(open::may_name_properties);
+                parts.push(of);
             }
         }
         if let Some(Value::Array(branches)) = keywords.get("allOf") {
-            parts.extend(branches.iter().map(|branch| self.at(branch, depth + 1, position)));
+            for branch in branches {
+                let of = self.at(branch, depth + 1, position);
+                is_open |= of == UNKNOWN && open::may_name_properties(branch);
+                parts.push(of);
+            }
+        }
+        if is_open && keywords.get("additionalProperties") != Some(&Value::Bool(false)) {
+            parts.iter_mut().for_each(open::open);
         }
         intersection(parts)
     }

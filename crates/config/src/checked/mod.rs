@@ -277,8 +277,15 @@ pub struct V8 {
 pub struct TypeCheck {
     /// Which TypeScript compiler checks them.
     pub compiler: TypeScript,
-    /// How long a run waits for its check.
-    pub budget: Duration,
+    /// How long a run waits for its check, if the configuration says it.
+    pub budget: Option<Duration>,
+}
+
+impl TypeCheck {
+    /// How long a run of a gateway waits for its check.
+    pub fn budget_or_default(&self) -> Duration {
+        self.budget.unwrap_or(Duration::from_millis(150))
+    }
 }
 
 /// The TypeScript compiler that checks programs.
@@ -326,7 +333,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         v8: v8(&mut checker, &value(&value(&toolgate.engines).v8)),
         type_check: TypeCheck {
             compiler: typescript(&mut checker, &value(&toolgate.engines)),
-            budget: checker.period(&limits.type_check).unwrap_or(Duration::from_millis(150)),
+            budget: checker.period(&limits.type_check),
         },
         weather: agent::weather(&mut checker, &value(&toolgate.weather)),
         logins: Logins {

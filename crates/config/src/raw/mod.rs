@@ -284,7 +284,7 @@ section! {
         result_ttl: RawText<Period>,
         /// How long running work may continue at shutdown.
         shutdown_grace: RawText<Period>,
-        /// How long a run waits for the check of its types; after it the run starts unchecked, with a warning.
+        /// How long a run waits for the check of its types; after it the run starts unchecked, with a warning. A command that runs one program waits 2 s, unless this says otherwise.
         type_check: RawText<Period>,
         /// Bytes that Toolgate holds at one time for all runs and requests together: answers and messages, the arguments of calls, and HTTP bodies have so many each.
         bytes_in_flight: RawText<Bytes>,
@@ -416,7 +416,7 @@ section! {
         sandbox: RawSandbox,
         /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
-        /// Learn the types of results that its tools do not declare: kinds and keys, never values.
+        /// Learn the types of results that its tools do not declare: kinds and keys, never values. false also forgets what was learned of it.
         learn_types: bool,
         /// What its tools do, by their names or by patterns of them: takes precedence over what the server says. Of patterns that fit one tool, the one with the most letters counts.
         tools: Table<ToolTraits>,

@@ -59,11 +59,11 @@ enum Task {
 struct Knowledge {
     /// Everything, as it is shown.
     all: RwLock<Arc<LearnedTypes>>,
-    /// Changes whenever a type changes.
+    /// Changes whenever a type changes, or a tool breaks its schema.
     version: AtomicU64,
     /// Tools whose results broke their declared schema.
     broken: RwLock<HashSet<(String, String)>>,
-    /// Backends that nothing is learned of.
+    /// Backends that nothing is learned of, and of which nothing is in `all`. Locked before `all`.
     left_out: RwLock<HashSet<String>>,
     /// Tells of types that have become wider.
     widened: broadcast::Sender<WidenedType>,
@@ -82,8 +82,19 @@ impl Default for Knowledge {
 }
 
 impl Knowledge {
+    /// Learns nothing of these backends from now on, and forgets what was learned of them.
+    fn leave_out(&self, backends: HashSet<String>) {
+        let mut left_out = self.left_out.write();
+        *left_out = backends;
+        if Arc::make_mut(&mut *self.all.write()).forget(&left_out) {
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Knows this from now on.
-    fn replace(&self, all: LearnedTypes) {
+    fn replace(&self, mut all: LearnedTypes) {
+        let left_out = self.left_out.read();
+        all.forget(&left_out);
         let mut known = self.all.write();
         if **known != all {
             *known = Arc::new(all);
@@ -110,7 +121,8 @@ impl TypeLearning {
         let (tasks, inbox) = sync_channel(MAX_WAITING);
         let learning = TypeLearning { knowledge: Arc::clone(&knowledge), tasks };
         learning.adopt(config);
-        let learner = Learner { knowledge, catalog, path, fresh: LearnedTypes::default(), read, seen: HashMap::new() };
+        let (fresh, forgotten) = (LearnedTypes::default(), HashSet::new());
+        let learner = Learner { knowledge, catalog, path, fresh, forgotten, read, seen: HashMap::new() };
         std::thread::Builder::new().name("toolgate-learning".into()).spawn(move || learner.serve(&inbox))?;
         Ok(learning)
     }
@@ -118,7 +130,7 @@ impl TypeLearning {
     /// Follows a changed configuration.
     pub(super) fn adopt(&self, config: &Checked) {
         let unwanted = config.backends.iter().filter(|(_, backend)| !backend.policy.learn_types);
-        *self.knowledge.left_out.write() = unwanted.map(|(name, _)| name.to_string()).collect();
+        self.knowledge.leave_out(unwanted.map(|(name, _)| name.to_string()).collect());
     }
 
     /// Hears of types that become wider from now on.
@@ -180,6 +192,8 @@ struct Learner {
     path: Option<PathBuf>,
     /// What is not in the file yet.
     fresh: LearnedTypes,
+    /// Backends of which the file holds nothing, because they are left out.
+    forgotten: HashSet<String>,
     /// The file as this gateway last read or wrote it.
     read: Option<FileVersion>,
     /// Results of tools that declare theirs.
@@ -192,11 +206,7 @@ impl Learner {
         loop {
             match tasks.recv_timeout(SAVE_INTERVAL) {
                 Ok(Task::Result { backend, tool, json }) => self.learn(&backend, &tool, &json),
-                Ok(Task::Merge(types)) => {
-                    Arc::make_mut(&mut *self.knowledge.all.write()).merge(&types);
-                    self.fresh.merge(&types);
-                    self.knowledge.version.fetch_add(1, Ordering::AcqRel);
-                }
+                Ok(Task::Merge(types)) => self.merge(*types),
                 Ok(Task::Save(done)) => {
                     self.save();
                     let _ = done.send(());
@@ -211,6 +221,14 @@ impl Learner {
         }
     }
 
+    fn merge(&mut self, mut types: LearnedTypes) {
+        let left_out = self.knowledge.left_out.read();
+        types.forget(&left_out);
+        Arc::make_mut(&mut *self.knowledge.all.write()).merge(&types);
+        self.fresh.merge(&types);
+        self.knowledge.version.fetch_add(1, Ordering::AcqRel);
+    }
+
     fn learn(&mut self, backend: &str, tool: &str, json: &str) {
         let catalog = self.catalog.borrow().clone();
         let found = catalog.backend(backend).and_then(|backend| backend.tool(tool));
@@ -222,7 +240,13 @@ impl Learner {
         }
         // A text that is no JSON teaches nothing.
         let Ok(seen) = LearnedType::of(json) else { return };
+        let left_out = self.knowledge.left_out.read();
+        // It may have been left out since the call.
+        if left_out.contains(backend) {
+            return;
+        }
         let learned = Arc::make_mut(&mut *self.knowledge.all.write()).add(backend, tool, &seen);
+        drop(left_out);
         self.fresh.add(backend, tool, &seen);
         let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
         match learned {
@@ -253,6 +277,7 @@ impl Learner {
         let Ok(value) = serde_json::from_str::<Value>(json) else { return };
         let Some(problem) = entry.check_result(&value).into_iter().next() else { return };
         if self.knowledge.broken.write().insert(key) {
+            self.knowledge.version.fetch_add(1, Ordering::AcqRel);
             // The message may quote the result; the place and the rule are what is told.
             tracing::warn!(
                 backend = %shown(backend), tool = %shown(tool), at = %shown(&problem.path),
@@ -261,13 +286,15 @@ impl Learner {
         }
     }
 
-    /// Adds what is new to the file, and takes over what others added.
+    /// Adds what is new to the file, drops what is left out, and takes over what others added.
     fn save(&mut self) {
         let Some(path) = self.path.as_deref() else { return };
-        if self.fresh.is_empty() && FileVersion::of(path) == self.read {
+        let left_out = self.knowledge.left_out.read().clone();
+        let has_news = !self.fresh.is_empty() || !left_out.is_subset(&self.forgotten);
+        if !has_news && FileVersion::of(path) == self.read {
             return;
         }
-        if self.fresh.is_empty() {
+        if !has_news {
             self.read = FileVersion::of(path);
             let all = LearnedTypes::load(path);
             // A file that was removed, or is damaged, does not make known types unknown.
@@ -276,9 +303,10 @@ impl Learner {
             }
             return;
         }
-        match self.fresh.add_to(path) {
+        match self.fresh.add_to_without(path, &left_out) {
             Ok(all) => {
                 self.fresh = LearnedTypes::default();
+                self.forgotten = left_out;
                 // Another gateway may have replaced the file meanwhile: it is read once more.
                 self.read = None;
                 self.knowledge.replace(all);

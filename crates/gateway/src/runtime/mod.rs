@@ -143,7 +143,7 @@ impl Gateway {
             bridge.observe_results(Arc::clone(learning) as _);
         }
         let wanted = &config.settings.type_check;
-        let types = program_types(&wanted.compiler, wanted.budget, &engine).ok();
+        let types = program_types(&wanted.compiler, wanted.budget_or_default(), &engine).ok();
         let audit = open_audit(&config);
         let telemetry = config.settings.telemetry.as_ref().and_then(TelemetryListener::start).map(Arc::new);
         let gateway = Arc::new_cyclic(|this| Gateway {

@@ -80,7 +80,8 @@ impl Gateway {
     fn adopt_settings(&self, old: &Checked, new: &Checked) {
         if old.settings.type_check != new.settings.type_check {
             let wanted = &new.settings.type_check;
-            *self.types.write() = program_types(&wanted.compiler, wanted.budget, self.runner.engine()).ok();
+            *self.types.write() =
+                program_types(&wanted.compiler, wanted.budget_or_default(), self.runner.engine()).ok();
             self.prepare_types();
         }
         if old.settings.policy != new.settings.policy {

@@ -133,3 +133,23 @@ async fn a_function_that_is_a_tool_counts_in_the_rate_of_its_caller() {
     assert_eq!(told, json!([1, "RATE_LIMITED"]));
     world.gateway.shut_down().await;
 }
+
+#[tokio::test]
+async fn functions_do_not_crowd_out_tools() {
+    let functions: serde_json::Map<String, Value> = (0..12)
+        .map(|n| (format!("echo{n}"), json!({ "tool": "f.echo", "description": "Gives an echo back." })))
+        .collect();
+    let world = World::up_with(json!({ "f": fixture(&[]) }), json!({ "functions": functions })).await;
+    let found = async |task: &str, limit: u32| {
+        world.text("search_tools", json!({ "task_description": task, "limit": limit })).await
+    };
+    // A tool whose name was asked for comes first.
+    for task in ["echo", "f.echo", "call `echo`"] {
+        assert!(found(task, 1).await.starts_with("f.echo("), "{task}: {}", found(task, 1).await);
+    }
+    let hits = found("give an echo back", 10).await;
+    let functions = hits.lines().filter(|line| line.starts_with("echo")).count();
+    assert!((1..=3).contains(&functions) && hits.contains("f.echo("), "{hits}");
+    assert!(found("call echo7", 10).await.lines().any(|line| line.starts_with("echo7(")), "the one that is named");
+    world.gateway.shut_down().await;
+}

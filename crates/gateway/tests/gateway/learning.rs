@@ -190,10 +190,40 @@ async fn a_result_that_breaks_its_declared_schema_is_told() {
     world.chain("const q = { id: 7 }; return await f.fresh(q)").await;
     save(&world).await;
     assert!(!about().await.contains(note));
+    let before = world.gateway.learned_version();
     world.chain("const q = { id: 'canary-5d1e' }; return await f.fresh(q)").await;
     save(&world).await;
     let told = about().await;
     assert!(told.contains(note) && !told.contains("canary"), "{told}");
+    assert!(world.gateway.learned_version() > before, "programs are checked by the schema no more");
     assert!(world.gateway.learned_types().get("f", "fresh").is_none(), "what is declared is not learned");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_was_learned_of_a_backend_that_is_left_out_is_forgotten() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let world = learned_world(&folder, json!({})).await;
+    for _ in 0..3 {
+        world.chain(&format!("const q = {ISSUE}; return await f.echo(q)")).await;
+    }
+    save(&world).await;
+    let kept = || {
+        let files = walk(folder.path().to_owned()).into_iter().filter(|path| is_kept(path));
+        files.map(|path| std::fs::read_to_string(path).unwrap()).collect::<String>()
+    };
+    assert!(kept().contains("title"), "{}", kept());
+    let exported = world.gateway.learned_types();
+    let before = world.gateway.learned_version();
+    let settings = json!({ "backends": { "f": { "learn_types": false } } });
+    world.gateway.reload(world.config(json!({ "f": fixture(&[]) }), settings)).await;
+    assert!(world.gateway.learned_types().is_empty(), "nothing is shown or exported");
+    assert!(world.gateway.learned_version() > before, "the type check sees it too");
+    save(&world).await;
+    assert!(!kept().contains("title"), "{}", kept());
+    // What another gateway learned of it is not taken in.
+    world.gateway.merge_learned_types((*exported).clone());
+    save(&world).await;
+    assert!(world.gateway.learned_types().is_empty() && !kept().contains("title"), "{}", kept());
     world.gateway.shut_down().await;
 }

@@ -22,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         findings::a_program_without_tools_is_checked_against_the_functions,
         findings::programs_that_need_no_check_start_no_checker,
         findings::a_property_that_no_result_had_is_a_warning,
+        findings::a_schema_that_results_broke_refuses_nothing,
     ]
 }
 
@@ -108,6 +109,9 @@ pub(crate) fn a_refusal_says_where_what_and_what_there_is() {
     let hint = failure.hint.clone().unwrap();
     assert!(hint.starts_with("Did you mean `author`? It has number, title, state, author, labels"), "{hint}");
     assert!(report.calls.is_empty());
+    let unlike = check(&TYPED, "return (await tracker.get_issue({ number: 1 })).xyzzy").unwrap();
+    let suggestion = unlike.errors[0].suggestion.clone().unwrap();
+    assert!(suggestion.ends_with(r#"If the server sends it all the same, write ["xyzzy"]."#), "{suggestion}");
 }
 
 pub(crate) fn what_is_not_certain_is_no_error() {
@@ -116,6 +120,9 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "return (await loose.get()).anything.goes.lenght",
         "return (await tracker.get_issue({ number: 1 })).fields.whatever",
         "const r = loose.get(); return r.name",
+        // Not declared, and read as what is not.
+        "return (await tracker.get_issue({ number: 1 }))['undeclared']?.length",
+        "const i = await tracker.get_issue({ number: 1 }); return i[\"undeclared\"]",
         // Keys that are data, and values of a type that contains itself.
         "const d = (await nested.tree()).by_id; for (const k in d) console.log(d[k].title); return [Object.keys(d).length, d.hasOwnProperty('x')]",
         "return Object.entries((await nested.tree()).by_id).map(([k, v]) => k + v.title)",
@@ -138,7 +145,13 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "Array.prototype.last = function () { return this[this.length - 1] }; return (await my_files.list()).last().path",
         "globalThis.tracker = { list: async () => ({ n: 1 }) }; return (await tracker.list()).n",
         "tracker.extra = async () => ({ n: 1 }); return (await tracker.extra()).n",
+        // Given by a function, under a key that is data.
+        "const rows = (await tracker.list_issues()).issues; const key = 'sc' + 'ore'; rows.forEach(r => { r[key] = 1 }); return rows.map(r => r.score)",
+        "const rows = (await tracker.list_issues()).issues; const key = 'sc' + 'ore'; function mark(r) { r[key] = 1 } rows.forEach(mark); return rows.map(r => r.score)",
         // Handled.
+        "const attempt = async (f) => { try { return await f() } catch (e) { return e.code } }; return await attempt(() => tracker.get_user({}))",
+        "async function attempt(f) { try { return await f() } catch { return 0 } } return await attempt(async () => (await tracker.list_issues()).isues.length)",
+        "const load = async () => (await tracker.list_issues()).isues.length; try { return await load() } catch { return 0 }",
         "try { await tracker.get_user({ login: 5 + (await loose.get()).length }) } catch { return 'no' }",
         "try { return (await tracker.list_issues()).isues.length } catch { return 0 }",
         "const n = (await tracker.list_issues()).total; return await tracker.get_user({ login: n }).catch(() => 'no')",
@@ -153,6 +166,28 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "function pad(n = 1) { return '' + n } return await tracker.get_user({ login: pad('7') })",
         "class P { constructor({ n = 1 } = {}) { this.n = n } } return await tracker.get_user({ login: '' + new P({ n: 'x' }).n })",
         "return await tracker.get_user({ login: 'u' + [1, 2].indexOf('1') })",
+        // Alternatives of different kinds, declared or made by the program.
+        "const r = await odd.either(); return r.value.split(',').length",
+        "const r = await odd.either(); return r.value.toFixed(1)",
+        "const r = (await odd.either()).rows; return r.map(i => i.a)",
+        "const r = (await odd.either()).rows; return r.b.length",
+        "const i = await tracker.get_issue({ number: 1 }); const x = i.comments > 1 ? i.title : i.number; return x.split(' ')",
+        "const i = await tracker.get_issue({ number: 1 }); const x = i.comments > 1 ? i.labels : i.title; return x.map(l => l)",
+        "const d = (await nested.tree()).by_id; const i = await tracker.get_issue({ number: 1 }); const x = i.comments > 1 ? i : d; return x.whatever",
+        // One result or another, of which one has fewer keys.
+        "const full = await odd.full(); const brief = await odd.brief(); const x = full.id > 0 ? full : brief; return x.body.length",
+        "const full = await odd.full(); const brief = await odd.brief(); return [brief, full].map(x => x.body)",
+        "const full = await odd.full(); const brief = await odd.brief(); const x = [brief, full].find(x => x.body); return x.body.length",
+        "const get = async (all) => { if (all) return await odd.full(); return await odd.brief() }; return (await get(true)).body.length",
+        "const best = { item: await odd.brief() }; best.item = await odd.full(); return best.item.body.length",
+        "const x = (await loose.get()).full ?? await odd.brief(); return x.body",
+        "const x = (await odd.brief()) ?? (await odd.full()); return x.id",
+        // Properties that a schema names under a condition.
+        "const r = await odd.conditional(); return [r.extra.length, r.id]",
+        // A promise is an object too.
+        "const p = loose.get(); p.label = 'a'; const r = await p; return p.label.length + r.name.length",
+        "const p = tracker.list_issues(); p.cancel?.(); return (await p).total",
+        "const p = tracker.list_issues(); if (p.cancel) p.cancel(); return (await p).total",
         // JavaScript that strict TypeScript does not like.
         "let x = 1; x = 'a'; const o = {}; o.a = x; return o.a + o.b",
         "const by = {}; for (const i of (await tracker.list_issues()).issues) (by[i.state] ??= []).push(i); return by.open.length",
@@ -292,23 +327,27 @@ pub(crate) fn programs_that_need_no_check_start_no_checker() {
     assert_eq!(checkers().len(), before.len() + 1, "one that needs a check starts it");
 }
 
-struct Learning(LearnedTypes);
+struct Learning {
+    types: LearnedTypes,
+    /// A tool whose results broke its schema.
+    broken: Option<&'static str>,
+}
 
 impl LearnedResults for Learning {
     fn version(&self) -> u64 {
-        1
+        1 + u64::from(self.broken.is_some())
     }
 
     fn result_type(&self, backend: &str, tool: &str) -> Option<LearnedType> {
-        self.0.get(backend, tool).cloned()
+        self.types.get(backend, tool).cloned()
     }
 
     fn types(&self) -> Arc<LearnedTypes> {
-        Arc::new(self.0.clone())
+        Arc::new(self.types.clone())
     }
 
-    fn breaks_its_schema(&self, _: &str, _: &str) -> bool {
-        false
+    fn breaks_its_schema(&self, _: &str, tool: &str) -> bool {
+        self.broken == Some(tool)
     }
 }
 
@@ -324,11 +363,24 @@ impl Environment for LearnedEnvironment {
     }
 }
 
+fn learned_runner(learning: Learning) -> Runner {
+    let environment = LearnedEnvironment(Arc::new(learning));
+    Runner::new(TYPED.engine().clone(), Arc::clone(TYPED.bridge()), Arc::new(environment))
+}
+
+pub(crate) fn a_schema_that_results_broke_refuses_nothing() {
+    let runner = learned_runner(Learning { types: LearnedTypes::default(), broken: Some("get_user") });
+    let user = "const u = await tracker.get_user({ login: 'a' }); return u.nickname.length";
+    assert_eq!(check(&TYPED, user).unwrap().errors.len(), 1);
+    assert_eq!(check(&runner, user).unwrap().errors, [], "its results have other keys than it says");
+    let issue = "const i = await tracker.get_issue({ number: 1 }); return i.titel";
+    assert_eq!(check(&runner, issue).unwrap().errors.len(), 1, "the others are checked");
+}
+
 pub(crate) fn a_property_that_no_result_had_is_a_warning() {
     let mut types = LearnedTypes::default();
     types.observe("loose", "get", r#"{"anything":{"goes":[1,2,3]},"name":"x"}"#).unwrap();
-    let environment = LearnedEnvironment(Arc::new(Learning(types)));
-    let runner = Runner::new(TYPED.engine().clone(), Arc::clone(TYPED.bridge()), Arc::new(environment));
+    let runner = learned_runner(Learning { types, broken: None });
     for (code, name) in
         [("const r = await loose.get(); return r.nme", "name"), ("return (await loose.get()).anything.gos", "goes")]
     {

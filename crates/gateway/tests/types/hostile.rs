@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use toolgate_catalog::types::learned::{LearnedType, LearnedTypes};
 use toolgate_run::{Environment, LearnedResults, ProgramTypes, Runner, TypesNotChecked};
 use toolgate_typecheck::Unchecked;
@@ -20,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         hostile::an_answer_that_is_late_stops_nothing,
         hostile::making_declarations_counts_in_the_budget,
         hostile::a_check_without_a_checker_says_so,
+        hostile::many_written_names_against_many_tools_cost_little,
     ]
 }
 
@@ -193,4 +195,29 @@ pub(crate) fn a_check_without_a_checker_says_so() {
     };
     assert_eq!(not_checked(&format!("{CALL}return r.total")), Some(TypesNotChecked::NoChecker));
     assert_eq!(not_checked("const a = 1; return a"), None, "nothing is left to check");
+}
+
+/// 64 K characters of assignments against 1,000 tools with 100 keys each: what is asked for each name does not grow with the
+/// number of tools.
+pub(crate) fn many_written_names_against_many_tools_cost_little() {
+    let properties: serde_json::Map<String, serde_json::Value> =
+        (0..100).map(|n| (format!("k{n:05}"), json!({ "type": "string" }))).collect();
+    let tool = |n: usize| {
+        let result = json!({ "type": "object", "properties": properties });
+        json!({ "name": format!("t{n}"), "outputSchema": result, "reply": {} })
+    };
+    let many = json!({ "backends": { "many": { "tools": (0..1_000).map(tool).collect::<Vec<_>>() } } });
+    let types = Arc::new(ProgramTypes::new(checker(WAIT_TIMEOUT)));
+    let runner = runner(&many, Some(types));
+    let mut code = "const r = await many.t1(); const x = r ?? {}; if (x.never) { ".to_owned();
+    let mut n = 10_000;
+    while code.len() < 64 << 10 {
+        code.push_str(&format!("x.a{n}=1;"));
+        n += 1;
+    }
+    code.push_str("} return 1");
+    let since = Instant::now();
+    let report = run(&runner, &code).report;
+    assert!(report.failure().is_none(), "{:?}", report.failure());
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
 }

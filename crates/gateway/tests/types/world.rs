@@ -96,7 +96,7 @@ pub(crate) fn check(runner: &Runner, code: &str) -> Option<Preflight> {
     block_on(runner.check_types(&asking(code), WAIT_TIMEOUT)).ok().map(|check| check.preflight)
 }
 
-/// A tracker, a store of files and a tree, which declare what they return; `loose` declares nothing.
+/// A tracker, a store of files, a tree and what is hard to declare; `loose` declares nothing.
 pub(crate) fn tools() -> Value {
     let text = json!({ "type": "string" });
     let number = json!({ "type": "number" });
@@ -154,6 +154,24 @@ pub(crate) fn tools() -> Value {
                 "$defs": { "node": { "type": "object", "required": ["name"], "properties": {
                   "name": text, "kids": { "type": "array", "items": { "$ref": "#/$defs/node" } } } } } },
               "reply": { "root": { "name": "a", "kids": [{ "name": "b", "kids": [{ "name": "c" }] }] }, "by_id": { "x": { "title": "t" } } } },
+        ] },
+        "odd": { "tools": [
+            { "name": "either",
+              "outputSchema": { "type": "object", "properties": {
+                  "value": { "anyOf": [text, number] },
+                  "rows": { "oneOf": [
+                      { "type": "array", "items": { "type": "object", "properties": { "a": text } } },
+                      { "type": "object", "properties": { "b": text } } ] } } },
+              "reply": { "value": "a,b", "rows": [{ "a": "x" }] } },
+            { "name": "brief", "outputSchema": { "type": "object", "required": ["id"], "properties": { "id": number } },
+              "reply": { "id": 1 } },
+            { "name": "full",
+              "outputSchema": { "type": "object", "required": ["id"], "properties": { "id": number, "body": text } },
+              "reply": { "id": 1, "body": "x" } },
+            { "name": "conditional",
+              "outputSchema": { "type": "object", "properties": { "id": number },
+                  "if": { "required": ["id"] }, "then": { "properties": { "extra": text } } },
+              "reply": { "id": 1, "extra": "x" } },
         ] },
         "loose": { "tools": [
             { "name": "get", "reply": { "anything": { "goes": [1, 2, 3] }, "name": "x" } },

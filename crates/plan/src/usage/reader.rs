@@ -2,6 +2,8 @@
 //!
 //! What it notes is read by [`ProgramUsage`]; what it cannot follow makes the program untrusted.
 
+use super::guards::{Guards, NamedCall};
+use super::syntax::{is_empty, is_function, is_method, is_nullish, parameters_of, written_keys};
 use super::{GlobalCall, ProgramUsage, PropertyAccess};
 use crate::parse::Parsed;
 use oxc::{
@@ -9,6 +11,7 @@ use oxc::{
     ast_visit::{Visit, walk},
     semantic::SymbolId,
     span::{GetSpan, Span},
+    syntax::scope::ScopeFlags,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -19,6 +22,9 @@ pub(super) fn read(parsed: &Parsed<'_>) -> ProgramUsage {
         assigned: HashSet::new(),
         initialisers: HashMap::new(),
         bound: HashSet::new(),
+        accumulators: HashSet::new(),
+        parameters: HashSet::new(),
+        guards: Guards::default(),
         casts: Vec::new(),
     };
     reader.visit_program(parsed.program);
@@ -43,8 +49,13 @@ struct Reader<'p, 'a> {
     assigned: HashSet<SymbolId>,
     /// Variables that are declared by their name alone.
     initialisers: HashMap<SymbolId, Initialiser>,
-    /// Variables that a loop or a pattern declares.
+    /// Variables that a loop, a pattern or a function given to a call declares.
     bound: HashSet<SymbolId>,
+    /// First parameters of the functions given to `reduce`, where what it starts with is made by the program.
+    accumulators: HashSet<SymbolId>,
+    /// All other parameters.
+    parameters: HashSet<SymbolId>,
+    guards: Guards,
     casts: Vec<Span>,
 }
 
@@ -62,6 +73,7 @@ impl<'a> Reader<'_, 'a> {
         self.casts.sort_by_key(|span| span.start);
         self.casts.dedup();
         self.write_text();
+        self.usage.guarded = self.guards.guarded();
         self.usage
     }
 
@@ -221,14 +233,14 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// `object[key] = value` gives an object properties that are not known. An accumulator that is a parameter has no
-    /// declared type.
+    /// `object[key] = value` gives an object properties that are not known. The accumulator of a `reduce` has no declared
+    /// type; any other parameter may have one.
     fn stored_by_key(&mut self, object: &Expression<'a>) {
         match object.get_inner_expression() {
             Expression::Identifier(id) => {
                 let Some(symbol) = self.symbol_of(id) else { return self.usage.is_trusted = false };
                 let is_value = matches!(self.initialisers.get(&symbol), Some(Initialiser::Value(_)));
-                if is_value || self.bound.contains(&symbol) {
+                if is_value || self.bound.contains(&symbol) || self.parameters.contains(&symbol) {
                     self.usage.is_trusted = false;
                 }
             }
@@ -303,40 +315,60 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
+    /// Notes the parameters of functions that are written as arguments: what calls them gives them values of its own.
+    fn bind_callbacks(&mut self, it: &CallExpression<'a>) {
+        let reduces =
+            is_method(it, &["reduce", "reduceRight"]) && it.arguments.get(1).is_some_and(|start| self.is_new(start));
+        for parameters in it.arguments.iter().filter_map(parameters_of) {
+            let mut items = parameters.items.iter();
+            if let Some(first) = items.next().filter(|_| reduces) {
+                self.accumulators
+                    .extend(first.pattern.get_binding_identifiers().iter().filter_map(|id| id.symbol_id.get()));
+                items.for_each(|one| self.bind(&one.pattern));
+            } else {
+                parameters.items.iter().for_each(|one| self.bind(&one.pattern));
+            }
+        }
+    }
+
+    /// Whether an argument is no value that the program got from elsewhere.
+    fn is_new(&self, argument: &Argument<'a>) -> bool {
+        match argument.as_expression().map(Expression::get_inner_expression) {
+            Some(
+                it @ (Expression::Identifier(_)
+                | Expression::StaticMemberExpression(_)
+                | Expression::ComputedMemberExpression(_)),
+            ) => self.takes_anything(it),
+            other => other.is_some(),
+        }
+    }
+
+    /// Notes a function by its name.
+    fn name_function(&mut self, name: &str, span: Span) {
+        self.guards.functions.entry(name.to_owned()).or_default().push(span);
+    }
+
+    /// Notes a call of a function that the program may declare.
+    fn name_call(&mut self, it: &CallExpression<'a>) {
+        let name = match it.callee.get_inner_expression() {
+            Expression::Identifier(id) => id.name.as_str(),
+            Expression::StaticMemberExpression(it) => it.property.name.as_str(),
+            _ => return,
+        };
+        let inline = it.arguments.iter().filter(|one| parameters_of(one).is_some()).map(GetSpan::span).collect();
+        let named = it.arguments.iter().filter_map(|one| match one {
+            Argument::Identifier(id) => Some(id.name.to_string()),
+            _ => None,
+        });
+        let call = NamedCall { name: name.to_owned(), at: it.span.start, inline, named: named.collect() };
+        self.guards.calls.push(call);
+    }
+
     fn bind_loop(&mut self, left: &ForStatementLeft<'a>) {
         match left {
             ForStatementLeft::VariableDeclaration(it) => it.declarations.iter().for_each(|one| self.bind(&one.id)),
             _ => self.usage.is_trusted = false,
         }
-    }
-}
-
-/// The keys of an object literal, if all of them are written there.
-fn written_keys(it: &ObjectExpression<'_>) -> Option<Vec<String>> {
-    let key = |one: &ObjectPropertyKind<'_>| match one {
-        ObjectPropertyKind::ObjectProperty(it) if !it.computed && it.kind == PropertyKind::Init => {
-            it.key.static_name().map(|name| name.into_owned())
-        }
-        ObjectPropertyKind::ObjectProperty(_) | ObjectPropertyKind::SpreadProperty(_) => None,
-    };
-    it.properties.iter().map(key).collect()
-}
-
-fn is_nullish(expression: &Expression<'_>) -> bool {
-    match expression.get_inner_expression() {
-        Expression::NullLiteral(_) => true,
-        Expression::Identifier(id) => id.name == "undefined",
-        Expression::UnaryExpression(it) => it.operator == UnaryOperator::Void,
-        _ => false,
-    }
-}
-
-fn is_empty(expression: &Expression<'_>) -> bool {
-    match expression.get_inner_expression() {
-        Expression::ArrayExpression(it) => it.elements.is_empty(),
-        Expression::ObjectExpression(_) => true,
-        Expression::NewExpression(it) => it.arguments.is_empty(),
-        _ => false,
     }
 }
 
@@ -473,7 +505,37 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
             self.dereference(&it.callee);
         }
         self.check_call(it);
+        self.bind_callbacks(it);
+        self.name_call(it);
         walk::walk_call_expression(self, it);
+    }
+
+    fn visit_formal_parameters(&mut self, it: &FormalParameters<'a>) {
+        let declared = it.items.iter().flat_map(|one| one.pattern.get_binding_identifiers());
+        let symbols = declared.filter_map(|id| id.symbol_id.get());
+        self.parameters.extend(symbols.filter(|symbol| !self.accumulators.contains(symbol)));
+        walk::walk_formal_parameters(self, it);
+    }
+
+    fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {
+        if let Some(id) = &it.id {
+            self.name_function(&id.name, it.span);
+        }
+        walk::walk_function(self, it, flags);
+    }
+
+    fn visit_method_definition(&mut self, it: &MethodDefinition<'a>) {
+        if let Some(name) = it.key.static_name() {
+            self.name_function(&name, it.span);
+        }
+        walk::walk_method_definition(self, it);
+    }
+
+    fn visit_object_property(&mut self, it: &ObjectProperty<'a>) {
+        if let Some(name) = it.key.static_name().filter(|_| is_function(&it.value)) {
+            self.name_function(&name, it.span);
+        }
+        walk::walk_object_property(self, it);
     }
 
     fn visit_new_expression(&mut self, it: &NewExpression<'a>) {
@@ -483,13 +545,21 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
 
     fn visit_try_statement(&mut self, it: &TryStatement<'a>) {
         if it.handler.is_some() || it.finalizer.is_some() {
-            self.usage.guarded.push(it.block.span);
+            self.guards.blocks.push(it.block.span);
+        }
+        if it.handler.is_some() {
+            self.guards.catching.push(it.span.start);
         }
         walk::walk_try_statement(self, it);
     }
 
     fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
         self.declare(it);
+        if let (BindingPattern::BindingIdentifier(id), Some(init)) = (&it.id, &it.init)
+            && is_function(init)
+        {
+            self.name_function(&id.name, init.span());
+        }
         walk::walk_variable_declarator(self, it);
     }
 

@@ -51,6 +51,9 @@ fn programs_that_change_types_are_not_trusted() {
         "const by = {}; for (const i of r) (by[i.a] ??= []).push(i); return by;",
         "const by = new Map(); for (const i of r) by.get(i.a).push(i); return by;",
         "return r.reduce((all, i) => { all.push(i.a); return all; }, []);",
+        "const by = {}; return r.reduceRight((all, i) => { all[i.a] = i; return all; }, by);",
+        "const by = {}; r.forEach((i) => { by[i.a] = i.b; }); return by;",
+        "function walk(node, out) { out.push(node.a); return out; } return walk(r, []);",
     ] {
         assert!(usage(trusted).is_trusted, "{trusted}");
     }
@@ -65,6 +68,13 @@ fn programs_that_change_types_are_not_trusted() {
         "const row = await f(); row[k] = 1;",
         "for (const row of rows) row[k] = 1;",
         "let { a } = r; a = 1;",
+        "rows.forEach((r) => { r[key] = 1; });",
+        "rows.forEach(function (r) { r[key] = 1; });",
+        "rows.forEach(([k, r]) => { r[k] = 1; });",
+        "rows.map((r) => r.push(1));",
+        "rows.reduce((a, b) => { a[key] = b; return a; });",
+        "const first = await f(); rows.reduce((a, b) => { a[key] = b; return a; }, first);",
+        "function mark(r) { r[key] = 1; } rows.forEach(mark);",
         "[a, b] = r;",
         "return eval('1');",
     ] {
@@ -111,5 +121,29 @@ fn every_name_and_text_is_mentioned_as_it_reads() {
     }
     for name in ["list_x", "comment", "regex", "f", ""] {
         assert!(!used.mentions(name), "{name}");
+    }
+}
+
+#[test]
+fn what_a_function_of_the_program_catches_is_guarded() {
+    let marked = |js: &str| usage(&js.replace('¦', " ")).is_guarded(js.find('¦').unwrap() + 1);
+    for guarded in [
+        "try { a(¦b); } catch {}",
+        "const attempt = async (f) => { try { return await f(); } catch { return 0; } }; attempt(() => a.b({ ¦x }));",
+        "async function attempt(f) { try { return await f(); } catch { return 0; } } attempt(async function () { ¦x });",
+        "const u = { attempt(f) { try { return f(); } catch {} } }; u.attempt(() => ¦x);",
+        "class U { attempt(f) { try { return f(); } catch {} } } new U().attempt(() => ¦x);",
+        "const attempt = (f) => { try { f(); } catch {} }; const load = () => ¦x; attempt(load);",
+        "async function load() { return deep(); } function deep() { ¦x } try { await load(); } catch {}",
+    ] {
+        assert!(marked(guarded), "{guarded}");
+    }
+    for open in [
+        "attempt(() => ¦x); try { a; } catch {}",
+        "const attempt = (f) => { try { f(); } finally {} }; attempt(() => ¦x);",
+        "const attempt = (f) => { try { f(); } catch {} }; f(() => ¦x);",
+        "function load() { ¦x } try { a; } catch {} load();",
+    ] {
+        assert!(!marked(open), "{open}");
     }
 }

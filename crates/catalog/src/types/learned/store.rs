@@ -1,6 +1,6 @@
 //! The learned types of many tools: in memory, in a file, and merged from others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -112,6 +112,13 @@ impl LearnedTypes {
         self.types.is_empty()
     }
 
+    /// Drops what was learned of these backends. Says whether there was anything.
+    pub fn forget(&mut self, backends: &HashSet<String>) -> bool {
+        let before = self.types.len();
+        self.types.retain(|backend, _| !backends.contains(backend));
+        self.types.len() < before
+    }
+
     /// Takes in what was learned elsewhere.
     pub fn merge(&mut self, other: &Self) {
         for (backend, tools) in &other.types {
@@ -185,9 +192,18 @@ impl LearnedTypes {
     /// If the file cannot be read or written, is too large or of another version, or another process keeps it locked. It stays as
     /// it is then. A damaged file is replaced.
     pub fn add_to(&self, path: &Path) -> io::Result<Self> {
+        self.add_to_without(path, &HashSet::new())
+    }
+
+    /// The same, and drops from the file what it holds of these backends.
+    ///
+    /// # Errors
+    /// As those of [`add_to`](Self::add_to).
+    pub fn add_to_without(&self, path: &Path, forgotten: &HashSet<String>) -> io::Result<Self> {
         let _locked = lock(path)?;
         let mut all = Self::load_replaceable(path)?;
         all.merge(self);
+        all.forget(forgotten);
         all.save(path)?;
         Ok(all)
     }

@@ -40,7 +40,7 @@ use crate::args::servers::Servers;
 use crate::consent;
 use crate::print::{Style, escape, note};
 
-/// How long the one program of a command waits for the check of its types.
+/// How long the one program of a command waits for the check of its types, unless the configuration says it.
 pub(crate) const ONE_CHECK_BUDGET: Duration = Duration::from_secs(2);
 
 /// A gateway that runs, and the runtime it runs on.
@@ -69,7 +69,7 @@ impl Opened {
         // One run at most comes of a command: a second V8 process would be started for nobody.
         config.settings.v8.pool = 0;
         // No type checker is warm yet, and there is one program to check.
-        config.settings.type_check.budget = config.settings.type_check.budget.max(ONE_CHECK_BUDGET);
+        config.settings.type_check.budget.get_or_insert(ONE_CHECK_BUDGET);
         let mut engine = engine_builder(&config.settings);
         if let Some(isolation) = isolation {
             engine = engine.isolation(isolation);

@@ -28,6 +28,9 @@ Finds the tools for a task, best first. Describe what you want to do in plain wo
 is one line as call_tool_chain calls it: `backend.tool(arguments): result — what it does`. brief=false gives JSON with \
 whole descriptions, ready calls and input schemas; tool_info tells more of one tool.";
 
+/// Host functions among the hits: they are few words each, and must not take the place of tools.
+const MAX_FUNCTIONS: usize = 3;
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchArguments {
@@ -66,18 +69,20 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         Some(_) => Vec::new(),
         None => host_functions::found(&shared.gateway.functions(caller), task),
     };
+    let functions: Vec<String> = functions.into_iter().take(MAX_FUNCTIONS).collect();
     let note = waiting::note(&shared, &caller.backends);
     let nothing = if note.is_none() { NOTHING } else { NOTHING_ELSEWHERE };
     let hint = (hits.is_empty() && functions.is_empty()).then_some(nothing);
     let learned = shared.gateway.learned_types();
     if brief {
-        let room = limit.saturating_sub(functions.len());
+        let (asked, others): (Vec<Hit>, Vec<Hit>) = hits.into_iter().partition(|hit| is_asked_for(hit, task));
         let line = |hit: Hit| match catalog.tool(&hit.backend, &hit.tool) {
             Some(found) => hit.line_with(found, &learned),
             None => hit.line,
         };
-        let hits = hits.into_iter().take(room).map(line);
-        let lines = functions.into_iter().take(limit).chain(hits).chain(hint.map(str::to_owned)).chain(note);
+        let asked = asked.into_iter().map(line);
+        let found = asked.chain(functions).chain(others.into_iter().map(line)).take(limit);
+        let lines = found.chain(hint.map(str::to_owned)).chain(note);
         return Ok(answer::text(lines.collect::<Vec<_>>().join("\n")));
     }
     let rows: Vec<Value> = hits
@@ -103,6 +108,13 @@ async fn search(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         }
     }
     Ok(answer::json(&shared, &result))
+}
+
+/// Whether a task has the name of the tool, alone or with that of its backend.
+fn is_asked_for(hit: &Hit, task: &str) -> bool {
+    let is_separator = |c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | '(' | ')' | ',' | ';' | ':' | '?');
+    let path = format!("{}.{}", hit.backend, hit.tool);
+    task.split(is_separator).any(|word| word == hit.tool || word == path)
 }
 
 const NOTHING: &str = "nothing fits; try other words, or list_tools_meta for everything there is";
