@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     /// Far more than anything here takes on a loaded machine.
-    const PATIENCE: Duration = Duration::from_secs(120);
+    const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
     /// An issuer that answers so many fetches and stalls after them.
     struct Issuer {
@@ -269,20 +269,20 @@ mod tests {
     }
 
     async fn key(keys: &Arc<IssuerKeys>, id: &str) -> Result<(), TokenRefusal> {
-        tokio::time::timeout(PATIENCE, keys.key(Some(id))).await.expect("it waits for the issuer").map(drop)
+        tokio::time::timeout(WAIT_TIMEOUT, keys.key(Some(id))).await.expect("it waits for the issuer").map(drop)
     }
 
     #[tokio::test]
     async fn an_issuer_that_stalls_delays_no_caller_whose_key_is_known() {
         let issuer = Issuer::start(1).await;
         // Keys are old as soon as they are there, and a fetch ends long after this test.
-        let times = KeyTimes { life: Duration::ZERO, interval: Duration::ZERO, timeout: PATIENCE * 10 };
+        let times = KeyTimes { life: Duration::ZERO, interval: Duration::ZERO, timeout: WAIT_TIMEOUT * 10 };
         let keys = issuer.keys(times);
         assert_eq!(key(&keys, "one").await, Ok(()));
         for _ in 0..3 {
             assert_eq!(key(&keys, "one").await, Ok(()));
             // The fetch that stalls is under way, and no other one is begun beside it.
-            tokio::time::timeout(PATIENCE, issuer.fetched(2)).await.expect("old keys are fetched again");
+            tokio::time::timeout(WAIT_TIMEOUT, issuer.fetched(2)).await.expect("old keys are fetched again");
         }
         assert_eq!(issuer.fetches.load(Ordering::SeqCst), 2);
     }
@@ -290,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn a_fetch_that_stalls_is_given_up_and_not_begun_again_at_once() {
         let issuer = Issuer::start(0).await;
-        let times = KeyTimes { timeout: Duration::from_millis(50), interval: PATIENCE * 10, ..KeyTimes::default() };
+        let times = KeyTimes { timeout: Duration::from_millis(50), interval: WAIT_TIMEOUT * 10, ..KeyTimes::default() };
         let keys = issuer.keys(times);
         for _ in 0..3 {
             assert_eq!(key(&keys, "one").await, Err(TokenRefusal::NoKeys));
@@ -301,12 +301,12 @@ mod tests {
     #[tokio::test]
     async fn a_caller_that_hangs_up_does_not_end_a_fetch() {
         let issuer = Issuer::start(0).await;
-        let keys = issuer.keys(KeyTimes { timeout: PATIENCE * 10, ..KeyTimes::default() });
+        let keys = issuer.keys(KeyTimes { timeout: WAIT_TIMEOUT * 10, ..KeyTimes::default() });
         let caller = tokio::spawn({
             let keys = Arc::clone(&keys);
             async move { keys.key(Some("one")).await.map(drop) }
         });
-        tokio::time::timeout(PATIENCE, issuer.fetched(1)).await.expect("keys are fetched");
+        tokio::time::timeout(WAIT_TIMEOUT, issuer.fetched(1)).await.expect("keys are fetched");
         caller.abort();
         let _ = caller.await;
         assert!(keys.fetching.try_lock().is_err());
