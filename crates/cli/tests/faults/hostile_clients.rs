@@ -151,7 +151,7 @@ fn results_of_many_values_are_bounded() {
     let service = Service::start();
     // The tree of each would take 100 MB.
     let ones = [b"[".as_slice(), &b"1,".repeat(3 * MB / 2), b"1]"].concat();
-    let body = [br#"{"code":"return context.a","context":{"a":"#.as_slice(), &ones, b"}}"].concat();
+    let body = [br#"{"code":"return context.a","maxHeapMB":256,"context":{"a":"#.as_slice(), &ones, b"}}"].concat();
     let whole = post(&service.socket, "/v1/run", "", &body);
     assert!(whole.contains(r#""ok":true,"value":[1,1"#), "{}", &whole[..whole.len().min(500)]);
     service.check("results of 3 MB of numbers at /v1/run", "/v1/run", &body, &[200, 503]);
