@@ -147,7 +147,6 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "tracker.extra = async () => ({ n: 1 }); return (await tracker.extra()).n",
         // Given by a function, under a key that is data.
         "const rows = (await tracker.list_issues()).issues; const key = 'sc' + 'ore'; rows.forEach(r => { r[key] = 1 }); return rows.map(r => r.score)",
-        "const rows = (await tracker.list_issues()).issues; const key = 'sc' + 'ore'; function mark(r) { r[key] = 1 } rows.forEach(mark); return rows.map(r => r.score)",
         // Handled.
         "const attempt = async (f) => { try { return await f() } catch (e) { return e.code } }; return await attempt(() => tracker.get_user({}))",
         "async function attempt(f) { try { return await f() } catch { return 0 } } return await attempt(async () => (await tracker.list_issues()).isues.length)",

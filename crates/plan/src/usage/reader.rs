@@ -22,8 +22,6 @@ pub(super) fn read(parsed: &Parsed<'_>) -> ProgramUsage {
         assigned: HashSet::new(),
         initialisers: HashMap::new(),
         bound: HashSet::new(),
-        accumulators: HashSet::new(),
-        parameters: HashSet::new(),
         guards: Guards::default(),
         casts: Vec::new(),
     };
@@ -51,10 +49,6 @@ struct Reader<'p, 'a> {
     initialisers: HashMap<SymbolId, Initialiser>,
     /// Variables that a loop, a pattern or a function given to a call declares.
     bound: HashSet<SymbolId>,
-    /// First parameters of the functions given to `reduce`, where what it starts with is made by the program.
-    accumulators: HashSet<SymbolId>,
-    /// All other parameters.
-    parameters: HashSet<SymbolId>,
     guards: Guards,
     casts: Vec<Span>,
 }
@@ -233,14 +227,14 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// `object[key] = value` gives an object properties that are not known. The accumulator of a `reduce` has no declared
-    /// type; any other parameter may have one.
+    /// `object[key] = value` gives an object properties that are not known. An accumulator that is a parameter has no
+    /// declared type.
     fn stored_by_key(&mut self, object: &Expression<'a>) {
         match object.get_inner_expression() {
             Expression::Identifier(id) => {
                 let Some(symbol) = self.symbol_of(id) else { return self.usage.is_trusted = false };
                 let is_value = matches!(self.initialisers.get(&symbol), Some(Initialiser::Value(_)));
-                if is_value || self.bound.contains(&symbol) || self.parameters.contains(&symbol) {
+                if is_value || self.bound.contains(&symbol) {
                     self.usage.is_trusted = false;
                 }
             }
@@ -315,19 +309,14 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// Notes the parameters of functions that are written as arguments: what calls them gives them values of its own.
+    /// Notes the parameters of functions that are written as arguments: what calls them gives them values of its own. The
+    /// accumulator of a `reduce` that starts with what the program made is none of them.
     fn bind_callbacks(&mut self, it: &CallExpression<'a>) {
         let reduces =
             is_method(it, &["reduce", "reduceRight"]) && it.arguments.get(1).is_some_and(|start| self.is_new(start));
         for parameters in it.arguments.iter().filter_map(parameters_of) {
-            let mut items = parameters.items.iter();
-            if let Some(first) = items.next().filter(|_| reduces) {
-                self.accumulators
-                    .extend(first.pattern.get_binding_identifiers().iter().filter_map(|id| id.symbol_id.get()));
-                items.for_each(|one| self.bind(&one.pattern));
-            } else {
-                parameters.items.iter().for_each(|one| self.bind(&one.pattern));
-            }
+            let items = parameters.items.iter().skip(usize::from(reduces));
+            items.for_each(|one| self.bind(&one.pattern));
         }
     }
 
@@ -508,13 +497,6 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         self.bind_callbacks(it);
         self.name_call(it);
         walk::walk_call_expression(self, it);
-    }
-
-    fn visit_formal_parameters(&mut self, it: &FormalParameters<'a>) {
-        let declared = it.items.iter().flat_map(|one| one.pattern.get_binding_identifiers());
-        let symbols = declared.filter_map(|id| id.symbol_id.get());
-        self.parameters.extend(symbols.filter(|symbol| !self.accumulators.contains(symbol)));
-        walk::walk_formal_parameters(self, it);
     }
 
     fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {

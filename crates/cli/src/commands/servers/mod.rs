@@ -69,7 +69,8 @@ impl Opened {
         // One run at most comes of a command: a second V8 process would be started for nobody.
         config.settings.v8.pool = 0;
         // No type checker is warm yet, and there is one program to check.
-        config.settings.type_check.budget.get_or_insert(ONE_CHECK_BUDGET);
+        let budget = config.settings.type_check.budget.unwrap_or(ONE_CHECK_BUDGET);
+        config.settings.type_check.budget = Some(budget);
         let mut engine = engine_builder(&config.settings);
         if let Some(isolation) = isolation {
             engine = engine.isolation(isolation);
