@@ -7,6 +7,7 @@ mod client;
 mod configured;
 mod keys;
 mod programs;
+mod types;
 
 use std::path::Path;
 use std::sync::Arc;
