@@ -126,6 +126,7 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        self.spend(0);
         let mut told = Vec::new();
         while self.has_room(told.len()) {
             match items.next_element_seed(self.inner())? {
@@ -138,6 +139,7 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        self.spend(0);
         let mut told = Map::new();
         while self.has_room(told.len()) {
             let Some(name) = fields.next_key::<String>()? else { return Ok(Value::Object(told)) };

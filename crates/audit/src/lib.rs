@@ -35,8 +35,10 @@ pub use arguments::{digest, redacted};
 pub use chain::timestamp;
 pub use verify::{Broken, Verified, verify};
 
-/// Bytes of records that wait to be written. A run of 100,000 calls has some 50 MB.
+/// Bytes of records that wait to be written. Those of a call take about 1.3 KB.
 const MAX_WAITING_BYTES: usize = 64 << 20;
+/// Records of one message. What finds no room is lost by the message, so that the other records of a long run are kept.
+const MAX_MESSAGE: usize = 256;
 /// What a field takes beside its name and its text.
 const FIELD_BYTES: usize = 64;
 /// How long the last records may take at the end.
@@ -95,13 +97,16 @@ impl AuditLog {
         self.records(vec![fields]);
     }
 
-    /// Takes records, such as those of one run, which wake the writer once. They are written together or lost together.
+    /// Takes records, such as those of one run. They wake the writer once for each 256 of them.
     pub fn records(&self, records: Vec<Map<String, Value>>) {
-        let (count, bytes) = (records.len() as u64, records.iter().map(bytes_of_fields).sum());
-        let has_room = self.0.reserve(bytes);
-        let records = Records { time: SystemTime::now(), records, bytes };
-        if !has_room || self.0.messages.send(Message::Records(records)).is_err() {
-            self.0.lost.fetch_add(count, Ordering::Relaxed);
+        let (time, mut rest) = (SystemTime::now(), records.into_iter().peekable());
+        while rest.peek().is_some() {
+            let records: Vec<_> = rest.by_ref().take(MAX_MESSAGE).collect();
+            let (count, bytes) = (records.len() as u64, records.iter().map(bytes_of_fields).sum());
+            let has_room = self.0.reserve(bytes);
+            if !has_room || self.0.messages.send(Message::Records(Records { time, records, bytes })).is_err() {
+                self.0.lost.fetch_add(count, Ordering::Relaxed);
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Keys are fetched when they are first needed, kept, and fetched again when they are old or a token names another one, at
 //! most once in a while: a token with an invented key id costs no request. A key that is known is used at once, and old ones
-//! are replaced in the background: an issuer that is away or stalls delays no caller whose key is known. Every fetch has a
-//! time limit.
+//! are replaced in the background: an issuer that is away or stalls delays no caller whose key is known. Only after an hour
+//! without newer keys does a caller wait for a fetch, so that a withdrawn key is not used after a long idle time. Every fetch
+//! has a time limit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +27,10 @@ use super::resource_server::TokenRefusal;
 const MAX_DOCUMENT_BYTES: usize = 512 << 10;
 /// The most keys of an issuer.
 const MAX_KEYS: usize = 100;
+/// Keys that are older than this many of their lives are used only after an attempt to fetch newer ones.
+const MAX_LIVES: u32 = 6;
+/// Younger keys are always used at once.
+const MIN_STALE: Duration = Duration::from_secs(60);
 
 /// How long keys are used, and how they are fetched.
 #[derive(Debug, Clone, Copy)]
@@ -80,21 +85,25 @@ impl IssuerKeys {
 
     /// The key of that id. One that is not known is waited for, until a fetch ends.
     pub(super) async fn key(self: &Arc<Self>, id: Option<&str>) -> Result<Arc<DecodingKey>, TokenRefusal> {
-        if let Some(key) = self.known(id) {
+        let longest = self.times.life.saturating_mul(MAX_LIVES).max(MIN_STALE);
+        if let Some(key) = self.known(id).filter(|_| self.is_younger(longest)) {
             self.replace_old_keys();
             return Ok(key);
         }
         let last = Arc::clone(&self.fetching).lock_owned().await;
         // Another request may have fetched it meanwhile.
-        if self.known(id).is_none()
-            && let Some(fetch) = self.begin_fetch(last)
-        {
+        let is_known = self.known(id).is_some() && self.is_younger(longest);
+        if !is_known && let Some(fetch) = self.begin_fetch(last) {
             let _ = fetch.await;
         }
         self.known(id).ok_or_else(|| match self.keys.read().fetched {
             None => TokenRefusal::NoKeys,
             Some(_) => TokenRefusal::Invalid,
         })
+    }
+
+    fn is_younger(&self, age: Duration) -> bool {
+        self.keys.read().fetched.is_some_and(|at| at.elapsed() < age)
     }
 
     fn known(&self, id: Option<&str>) -> Option<Arc<DecodingKey>> {
@@ -108,8 +117,7 @@ impl IssuerKeys {
 
     /// Fetches keys that are old in the background, unless that is under way.
     fn replace_old_keys(self: &Arc<Self>) {
-        let is_fresh = self.keys.read().fetched.is_some_and(|at| at.elapsed() < self.times.life);
-        if is_fresh {
+        if self.is_younger(self.times.life) {
             return;
         }
         if let Ok(last) = Arc::clone(&self.fetching).try_lock_owned() {

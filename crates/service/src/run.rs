@@ -2,6 +2,8 @@
 //!
 //! Builds no host, no deadline and no engine request; that is up to `run`.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -9,6 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 use toolgate_engine::{Engine, EngineChoice};
 use toolgate_wire::{CallerScope, Code, Outcome, Profile, Report};
 
@@ -102,6 +105,9 @@ fn text_of(json: Box<RawValue>) -> String {
     String::from(Box::<str>::from(json))
 }
 
+/// How long a run may take to end and to be recorded when its caller has gone.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The same range as `max_output_size` of `call_tool_chain`.
 pub(super) fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
     let (min, max) = (*OUTPUT_SIZE.start(), *OUTPUT_SIZE.end());
@@ -137,10 +143,20 @@ impl HttpService {
         // A caller that goes away drops this future. The run then ends as ABORTED and is recorded like every other: otherwise its
         // reads would be in no log.
         let _cancels = cancel.clone().drop_guard();
+        let left = CancellationToken::new();
+        let _leaves = left.clone().drop_guard();
         let (service, request) = (self.clone(), RunRequest { cancel, ..request });
-        let run = tokio::spawn(async move { service.runner().run(request).await });
+        let run = tokio::spawn(async move {
+            let mut run = std::pin::pin!(service.runner().run(request));
+            tokio::select! {
+                report = &mut run => Some(report),
+                // A durable run goes on without being waited for.
+                () = left.cancelled() => tokio::time::timeout(RECORD_TIMEOUT, run).await.ok(),
+            }
+        });
         match run.await {
-            Ok(report) => report,
+            Ok(Some(report)) => report,
+            Ok(None) => std::future::pending().await,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 // The runtime ends, and this task with it.

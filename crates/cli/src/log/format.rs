@@ -47,6 +47,10 @@ struct TextVisitor<'writer> {
 
 impl TextVisitor<'_> {
     fn put(&mut self, field: &Field, value: &str) {
+        // What the bridge from the crate `log` adds: a file of the machine that built it, and the like.
+        if field.name().starts_with("log.") {
+            return;
+        }
         let value = one_line(value, MAX_VALUE_CHARS);
         let space = if std::mem::replace(&mut self.is_first, false) { "" } else { " " };
         self.result = self.result.and_then(|()| match field.name() {

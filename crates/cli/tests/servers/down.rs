@@ -151,7 +151,7 @@ fn a_bad_part_of_the_configuration_costs_no_other() {
         "mcpServers": { "tracker": demo, "null": null, "list": [], "unset": demo, "filter": demo, " x": demo },
         "toolgate": {
             "backends": {
-                "unset": { "timeout": "${NOT_SET_ANYWHERE}" }, "filter": { "allow": [""] }, "removed": { "deny": ["*"] },
+                "unset": { "timeout": "${NOT_SET_ANYWHERE}" }, "filter": { "allow": [""] }, "removed": { "timeout": "1s" },
             },
             "functions": {
                 "stock": { "url": "http://127.0.0.1:9/", "headers": { "A": "${NOT_SET_ANYWHERE}" } },

@@ -233,11 +233,23 @@ fn assign_settings(checker: &mut Checker<'_>, toolgate: &raw::Toolgate, names: &
             continue;
         }
         let near = closest(&key.value, &known);
-        let meant = near.filter(|near| !keys.iter().any(|key| key.value == *near)).and_then(|near| names.get(near));
-        checker.parts.add(&key.place, meant.cloned().map_or(FilePart::Orphan, FilePart::Server));
+        let has_settings = |name: &str| keys.iter().any(|key| key.value == name);
+        let meant = near.filter(|near| !has_settings(near)).and_then(|near| names.get(near));
+        let row = rows.iter().find(|(name, _)| name.value == key.value).map(|(_, row)| &row.value);
+        match meant.cloned() {
+            Some(name) => checker.parts.add(&key.place, FilePart::Server(name)),
+            // A server that was renamed would start without what hides its tools, or without its sandbox.
+            None if row.is_none_or(restricts) && names.iter().any(|name| !has_settings(name.as_str())) => {}
+            None => checker.parts.add(&key.place, FilePart::Orphan),
+        }
         let help = near.map(|near| format!("did you mean {near}?")).unwrap_or_default();
         checker.wrong(&key.place, "no server of this name in mcpServers", help);
     }
+}
+
+/// Whether settings of a server take something away from it.
+fn restricts(row: &raw::Backend) -> bool {
+    row.allow.is_some() || row.deny.is_some() || row.sandbox.is_some() || row.tools.is_some()
 }
 
 fn policy(checker: &mut Checker<'_>, server: &raw::Server, own: &raw::Backend, defaults: &Defaults) -> BackendPolicy {

@@ -399,6 +399,22 @@ fn an_error_of_one_server_is_its_state_wherever_it_is() {
     assert_eq!(shown(&checked.warnings), "");
 }
 
+/// A server that was renamed must not start without what hides its tools.
+#[test]
+fn settings_that_restrict_a_server_that_is_gone_are_an_error_where_another_may_be_meant() {
+    let file = |row: &str, other: &str| {
+        let text = format!(
+            r#"{{"mcpServers": {{"gh": {{"command": "x"}}}}, "toolgate": {{"backends": {{"github": {row}{other}}}}}}}"#
+        );
+        read(text, "toolgate.json").is_ok()
+    };
+    for row in [r#"{"deny": ["delete_*"]}"#, r#"{"allow": ["get_*"]}"#, r#"{"sandbox": {}}"#, r#"{"tools": {}}"#] {
+        assert!(!file(row, ""), "{row}");
+        assert!(file(row, r#", "gh": {}"#), "{row}");
+    }
+    assert!(file(r#"{"timeout": "1s"}"#, ""));
+}
+
 #[test]
 fn what_cannot_be_used_for_itself_is_left_out_with_a_warning() {
     let long = "n".repeat(500);

@@ -22,6 +22,9 @@ impl Gateway {
     pub async fn reload(self: &Arc<Self>, config: Checked) -> Changes {
         let _changing = self.changing.lock().await;
         let old = self.config();
+        for problem in config.warnings.iter().filter(|problem| !old.warnings.contains(problem)) {
+            tracing::warn!(%problem, "a part of the saved configuration may not have the effect that was meant");
+        }
         let changes = diff(&old, &config);
         if changes.settings_changed {
             self.adopt_settings(&old, &config);

@@ -54,7 +54,7 @@ pub(super) async fn run(service: &HttpService, websocket: WebSocket, run: Admitt
     let (sink, stream) = websocket.split();
     let mut writing = std::pin::pin!(write(sink, outgoing, silence / 3));
     let mut reading = std::pin::pin!(read(stream, &remote_functions, silence));
-    // Dropping the run kills its worker, and withdrawing it ends one that is kept, so every early return aborts it.
+    // Dropping the run aborts it, and withdrawing it ends one that is kept, so every early return ends it.
     {
         let mut running = std::pin::pin!(to_its_end(service, request, output, &remote_functions));
         let ended = tokio::select! {

@@ -273,7 +273,6 @@ async fn a_run_that_waits_for_a_person_says_so_and_goes_on() {
     assert_eq!(report["calls"][1]["decision"]["verdict"], json!("approved"), "{report}");
 }
 
-/// Two replicas on one store; the WebSocket is at the first one, the person at the second.
 async fn a_websocket_run_can_be_staged() {
     let server = start(Setup::default()).await;
     let code = "const sum = await add(1, 2); return `${await add(sum, 4)}`";
@@ -287,6 +286,7 @@ async fn a_websocket_run_can_be_staged() {
     assert_eq!(client.report().await["result"], "7");
 }
 
+/// Two replicas on one store; the WebSocket is at the first one, the person at the second.
 async fn every_pause_of_a_websocket_run_can_be_decided_at_another_replica() {
     let setup = asking();
     let other = Setup { runs: setup.runs.clone(), ..asking() };

@@ -211,6 +211,11 @@ fn properties_under_a_condition_make_an_object_open() {
     let mut nullable = with("then", extra.clone());
     nullable["type"] = json!(["object", "null"]);
     assert!(is_open(&nullable));
+    let tree = json!({ "type": "object", "properties": {
+        "id": { "type": "number" }, "children": { "type": "array", "items": { "$ref": "#/$defs/tree" } },
+    } });
+    let recursive = json!({ "$defs": { "tree": tree }, "$ref": "#/$defs/tree", "then": extra });
+    assert!(is_open(&recursive), "{}", result_of(recursive.clone()).1);
     let mut closed = with("then", extra);
     closed["additionalProperties"] = json!(false);
     for closed in [

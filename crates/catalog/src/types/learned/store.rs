@@ -116,6 +116,7 @@ impl LearnedTypes {
     pub fn forget(&mut self, backends: &HashSet<String>) -> bool {
         let before = self.types.len();
         self.types.retain(|backend, _| !backends.contains(backend));
+        self.nodes = self.types.values().flat_map(BTreeMap::values).map(LearnedType::nodes).sum();
         self.types.len() < before
     }
 
@@ -202,6 +203,8 @@ impl LearnedTypes {
     pub fn add_to_without(&self, path: &Path, forgotten: &HashSet<String>) -> io::Result<Self> {
         let _locked = lock(path)?;
         let mut all = Self::load_replaceable(path)?;
+        // Before the merge too: what is dropped leaves room for what is new.
+        all.forget(forgotten);
         all.merge(self);
         all.forget(forgotten);
         all.save(path)?;

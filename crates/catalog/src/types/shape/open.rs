@@ -54,6 +54,7 @@ pub(super) fn open(shape: &mut Type) {
     match shape {
         Type::Object { index: index @ None, .. } => *index = Some(Box::new(UNKNOWN)),
         Type::Union(members) => members.iter_mut().for_each(open),
+        Type::Recursive { of, .. } => open(of),
         _ => {}
     }
 }
