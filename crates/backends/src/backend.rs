@@ -476,10 +476,21 @@ impl Shared {
         {
             return false;
         }
-        *last = None;
-        drop(last);
-        self.set_state(BackendState::Starting);
-        true
+        // The background retry may have come up since.
+        let has_left = self.state.send_if_modified(|now| {
+            let is_failed = matches!(now, BackendState::Failed { .. });
+            if is_failed {
+                *now = BackendState::Starting;
+            }
+            is_failed
+        });
+        if has_left {
+            *last = None;
+            drop(last);
+            BackendState::Starting.log(&self.name);
+            self.notify(BackendChange::State(BackendState::Starting));
+        }
+        has_left
     }
 
     /// Lets calls through.

@@ -72,7 +72,8 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
     ("toolgate.limits.result_store", "64 MB", Some("\"64MB\"")),
     ("toolgate.limits.result_ttl", "1h", Some("\"1h\"")),
     ("toolgate.limits.shutdown_grace", "10s", Some("\"10s\"")),
-    ("toolgate.limits.type_check", "150ms", Some("\"150ms\"")),
+    // One-shot commands wait longer where it is absent.
+    ("toolgate.limits.type_check", "150ms", None),
     ("toolgate.limits.bytes_in_flight", "256 MB", Some("\"256MB\"")),
     ("toolgate.limits.caller_bytes_in_flight", "128 MB", Some("\"128MB\"")),
     ("toolgate.limits.run_bytes_in_flight", "the memory of the run, at least 16 MB", None),

@@ -5,7 +5,7 @@
 //! by running the program after all, with the recorded answer in place of the call: so the answer
 //! cannot depend on the path, and nothing is called twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use toolgate_engine::host::{HeldBytes, Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_mcp::{TreeError, bounded_tree};
 use toolgate_plan::Call;
-use toolgate_wire::{CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report};
+use toolgate_wire::{ByteBudget, CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report};
 
 use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use toolgate_bridge::RunHost;
@@ -27,8 +27,15 @@ const FIRST_CALL: CallId = CallId(1);
 const MAX_PLAIN: usize = 1024 * 1024;
 /// The memory that the values of an answer may take while it is written as JavaScript writes it.
 const MAX_TREE_BYTES: usize = 32 << 20;
+/// Bytes of answers that wait for a worker.
+const MAX_QUEUED_BYTES: usize = 128 << 20;
 /// An interpreter needs at most this many times its size for an answer that is only passed on: `[],` takes it 180 bytes.
 const SPREAD: u64 = 80;
+
+/// Counts answers that wait for a worker. No call waits for this budget: a run that waits for a worker must not hold bytes that
+/// calls of running programs wait for.
+static QUEUED: LazyLock<ByteBudget> =
+    LazyLock::new(|| ByteBudget::new("answers that wait for a worker", MAX_QUEUED_BYTES));
 
 /// A text that is JSON: there is no program to run, so errors have no position, and integers keep their digits.
 pub(super) async fn direct(attempt: &Attempt<'_>, call: Call) -> Report {
@@ -50,18 +57,24 @@ pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
         CallEnd::Answered(Err(error)) => Err(error),
         ended => return finished(CallResult { answer: ended, record, held }, attempt),
     };
-    Report { calls: vec![record], ..Box::pin(replay(attempt, answer, held)).await }
+    drop(held);
+    Report { calls: vec![record], ..Box::pin(replay(attempt, answer)).await }
 }
 
-/// Runs the program with the answer that the call has given already. The answer stays counted while the run waits for a worker.
-async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>, held: Option<HeldBytes>) -> Report {
+/// Runs the program with the answer that the call has given already.
+async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Report {
     let catalog = attempt.runner.bridge().catalog();
     let program = match toolgate_plan::script(&attempt.request.text, &attempt.reachable(&catalog)) {
         Ok(script) => script.program,
         // It was planned as a program a moment ago.
         Err(fault) => return without_engine(Outcome::Failed(not_a_program(fault)), attempt.since),
     };
-    let host = Recorded { answer: Mutex::new(Some(answer)), held: Mutex::new(held), real: attempt.host() };
+    let bytes = answer.as_ref().map_or(0, String::len);
+    let (answer, queued) = match QUEUED.try_reserve(bytes) {
+        Ok(permit) => (answer, Some(Box::new(permit) as HeldBytes)),
+        Err(over) => (Err(HostError::new("OVER_BUDGET", over.to_string())), None),
+    };
+    let host = Recorded { answer: Mutex::new(Some(answer)), held: Mutex::new(queued), real: attempt.host() };
     // The observer has been told of the call.
     attempt.in_engine(Arc::new(host), Some(program), Watched::No).await
 }

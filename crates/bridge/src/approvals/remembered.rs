@@ -173,6 +173,11 @@ impl RememberedRules {
             asked_by: asked_by.ok_or(RememberError::NoSuchRule)?,
             rule,
         };
+        // Before the state, which every question needs: another process may hold the file for some seconds.
+        let _locked = match (made.for_good, self.file.as_deref()) {
+            (true, Some(file)) => Some(lock(file)?),
+            _ => None,
+        };
         let mut state = self.state.lock();
         let is_same = |known: &&RememberedRule| {
             (&known.caller, &known.run, &known.asked_by, &known.rule)
@@ -183,7 +188,6 @@ impl RememberedRules {
         }
         if made.for_good {
             let file = self.file.as_deref().ok_or(RememberError::NoFile)?;
-            let _locked = lock(file)?;
             let mut kept = read(file)?;
             if kept.len() >= MAX_REMEMBERED {
                 return Err(RememberError::TooMany);
@@ -219,14 +223,7 @@ impl RememberedRules {
 
     /// The same; gives the rule that held so far.
     pub(crate) fn remove(&self, id: &str) -> Result<RememberedRule, RememberError> {
-        let mut state = self.state.lock();
-        if let Some(place) = state.short.iter().position(|rule| rule.id == id) {
-            let gone = state.short.remove(place);
-            let (run, asked_by, tool) = (gone.run.clone(), gone.asked_by.clone(), gone.rule.tool.clone());
-            state.revoked.push_back(RevokedApproval { run, asked_by, tool, at: unix_ms() });
-            if state.revoked.len() > MAX_REVOKED {
-                state.revoked.pop_front();
-            }
+        if let Some(gone) = self.remove_short(id) {
             return Ok(gone);
         }
         let file = self.file.as_deref().ok_or_else(|| RememberError::Unknown(id.to_owned()))?;
@@ -235,8 +232,22 @@ impl RememberedRules {
         let place = kept.iter().position(|rule| rule.id == id);
         let gone = kept.remove(place.ok_or_else(|| RememberError::Unknown(id.to_owned()))?);
         write(file, &kept)?;
+        let mut state = self.state.lock();
         (state.kept, state.read_at) = (kept, modified(file));
         Ok(gone)
+    }
+
+    /// Takes back one for a run or a session.
+    fn remove_short(&self, id: &str) -> Option<RememberedRule> {
+        let mut state = self.state.lock();
+        let place = state.short.iter().position(|rule| rule.id == id)?;
+        let gone = state.short.remove(place);
+        let (run, asked_by, tool) = (gone.run.clone(), gone.asked_by.clone(), gone.rule.tool.clone());
+        state.revoked.push_back(RevokedApproval { run, asked_by, tool, at: unix_ms() });
+        if state.revoked.len() > MAX_REVOKED {
+            state.revoked.pop_front();
+        }
+        Some(gone)
     }
 
     /// Whether an approval that was given at `decided_at` was revoked since. With `run` it is one for the rest of that run,

@@ -406,7 +406,7 @@ fn settings_that_restrict_a_server_that_is_gone_are_an_error_where_another_may_b
         let text = format!(
             r#"{{"mcpServers": {{"gh": {{"command": "x"}}}}, "toolgate": {{"backends": {{"github": {row}{other}}}}}}}"#
         );
-        read(text, "toolgate.json").is_ok()
+        read(text.into_bytes(), "toolgate.json").is_ok()
     };
     for row in [r#"{"deny": ["delete_*"]}"#, r#"{"allow": ["get_*"]}"#, r#"{"sandbox": {}}"#, r#"{"tools": {}}"#] {
         assert!(!file(row, ""), "{row}");

@@ -226,7 +226,11 @@ fn names_toolgate<'a>(command: &'a str, args: impl Iterator<Item = &'a str>) -> 
         name.trim_end_matches(".exe") == "toolgate" || own.is_some_and(|own| own.eq_ignore_ascii_case(&name))
     };
     let is_between_words = |letter: char| letter.is_whitespace() || "\"'`;|&()<>{}=$,".contains(letter);
-    std::iter::once(command).chain(args).any(|text| text.split(is_between_words).any(is_toolgate))
+    let names_it = |text: &str| text.split(is_between_words).any(is_toolgate);
+    // A folder or a URL that ends in the name is no program.
+    let is_shell_line = |text: &str| text.contains(|letter: char| letter.is_whitespace() || ";|&$(`".contains(letter));
+    let is_program = |text: &str| !text.contains(['/', '\\']) || std::path::Path::new(text).is_file();
+    names_it(command) || args.into_iter().any(|text| names_it(text) && (is_shell_line(text) || is_program(text)))
 }
 
 #[cfg(test)]
@@ -245,6 +249,8 @@ mod tests {
             (&["npx", "-y", "toolgate@1.2"], true),
             (&["env", "A=b", &own], true),
             (&["npx", "-y", "toolgate-weather"], false),
+            (&["server-filesystem", "/home/me/src/toolgate"], false),
+            (&["uvx", "mcp-server-git", "--repository=https://example.com/o/toolgate"], false),
             (&["python3", "server.py", "--config", "/home/me/toolgate.json"], false),
         ] {
             assert_eq!(names_toolgate(line[0], line[1..].iter().copied()), expected, "{line:?}");

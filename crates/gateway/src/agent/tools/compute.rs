@@ -15,7 +15,6 @@ use super::super::{Shared, request_of};
 use super::chain::computed;
 use super::data_file::{self, FileData};
 use super::{Hints, Tool, ToolFuture};
-use toolgate_mcp::process_budget;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_run::RunRequest;
 
@@ -72,7 +71,7 @@ async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> 
     let ComputeArguments { data, code: Text(code) } = arguments::read(&call.arguments)?;
     let (name, file) = chosen(&shared.gateway.config(), &call.scope.caller, data.as_deref())?;
     let read = tokio::select! {
-        read = data_file::read(file, process_budget()) => read,
+        read = data_file::read(file, data_file::data_budget()) => read,
         // It may wait for room: as for a run, nothing is made of a call that was cancelled.
         () = call.cancel.cancelled() => return Err(Refusal::new("the call was cancelled")),
     };

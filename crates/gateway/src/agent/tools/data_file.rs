@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use toolgate_wire::{ByteBudget, BytePermit, OverBudget};
 
@@ -39,6 +40,16 @@ pub(super) enum DataFileError {
     /// The thread that reads it has failed.
     #[error("it could not be read")]
     NotRead,
+}
+
+/// Counts the data of all computations. Of its own: a computation that waits for a worker must not hold bytes that the answers of
+/// running programs wait for. Two bytes more than a file may have, for the brackets of a list of lines.
+static DATA_BUDGET: LazyLock<ByteBudget> =
+    LazyLock::new(|| ByteBudget::new("the data of computations", MAX_FILE_BYTES as usize + 2));
+
+/// The budget of the data of computations.
+pub(super) fn data_budget() -> &'static ByteBudget {
+    &DATA_BUDGET
 }
 
 /// Reads a file, after the budget has room for it.
