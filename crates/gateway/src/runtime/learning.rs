@@ -122,7 +122,8 @@ impl TypeLearning {
         let learning = TypeLearning { knowledge: Arc::clone(&knowledge), tasks };
         learning.adopt(config);
         let (fresh, forgotten) = (LearnedTypes::default(), HashSet::new());
-        let learner = Learner { knowledge, catalog, path, fresh, forgotten, read, seen: HashMap::new() };
+        let learner =
+            Learner { knowledge, catalog, path, fresh, forgotten, has_failed: false, read, seen: HashMap::new() };
         std::thread::Builder::new().name("toolgate-learning".into()).spawn(move || learner.serve(&inbox))?;
         Ok(learning)
     }
@@ -194,6 +195,8 @@ struct Learner {
     fresh: LearnedTypes,
     /// Backends of which the file holds nothing, because they are left out.
     forgotten: HashSet<String>,
+    /// Whether the last attempt to write failed, which is told once.
+    has_failed: bool,
     /// The file as this gateway last read or wrote it.
     read: Option<FileVersion>,
     /// Results of tools that declare theirs.
@@ -307,11 +310,16 @@ impl Learner {
             Ok(all) => {
                 self.fresh = LearnedTypes::default();
                 self.forgotten = left_out;
+                self.has_failed = false;
                 // Another gateway may have replaced the file meanwhile: it is read once more.
                 self.read = None;
                 self.knowledge.replace(all);
             }
-            Err(error) => tracing::warn!(path = %path.display(), %error, "the learned types cannot be written"),
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    tracing::warn!(path = %path.display(), %error, "the learned types cannot be written");
+                }
+            }
         }
     }
 }
