@@ -10,16 +10,13 @@ use serde_json::{Value, json};
 use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Profile, Report, Target};
 
+use super::kept_notes::{KeptNotes, KeptRuns};
 use super::listen::{BegunCalls, CallNotes, EndedRun, Listeners, RunListener};
 use super::metrics::RunMetrics;
-use super::request::{Door, Route, RunReport, RunRequest, RunTrace};
+use super::request::{Door, Route, RunReport, RunRequest};
 
 /// Runs that are remembered.
 const RECENT: usize = 50;
-/// Durable runs whose notes wait for their end. A run may end in another process, so the oldest notes make room.
-const MAX_KEPT: usize = 1_024;
-/// The size of these notes.
-const MAX_KEPT_BYTES: usize = 64 << 20;
 /// Calls of each that are remembered.
 const MAX_CALLS: usize = 20;
 /// Tools that are counted one by one; the names come from outside.
@@ -63,50 +60,6 @@ pub struct Transfer {
     pub processed: u64,
     /// Bytes that were sent to the caller.
     pub returned: u64,
-}
-
-/// What was noted of an execution of a durable run.
-#[derive(Default)]
-struct KeptNotes {
-    text: String,
-    origin: RequestOrigin,
-    trace: Option<Arc<RunTrace>>,
-    calls: BegunCalls,
-}
-
-impl KeptNotes {
-    fn bytes(&self) -> usize {
-        let BegunCalls { starts, digests, arguments } = &self.calls;
-        let arguments: usize = arguments.iter().map(|arguments| arguments.to_string().len()).sum();
-        self.text.len() + 8 * starts.len() + 64 * digests.len() + arguments
-    }
-}
-
-/// The notes of durable runs, the oldest first.
-#[derive(Default)]
-struct KeptRuns {
-    runs: VecDeque<(String, usize, KeptNotes)>,
-    bytes: usize,
-}
-
-impl KeptRuns {
-    fn insert(&mut self, id: &str, notes: KeptNotes) {
-        self.take(id);
-        let bytes = notes.bytes();
-        self.runs.push_back((id.to_owned(), bytes, notes));
-        self.bytes += bytes;
-        while self.runs.len() > MAX_KEPT || self.bytes > MAX_KEPT_BYTES {
-            let Some((_, bytes, _)) = self.runs.pop_front() else { return };
-            self.bytes -= bytes;
-        }
-    }
-
-    fn take(&mut self, id: &str) -> Option<KeptNotes> {
-        let at = self.runs.iter().position(|(known, ..)| known == id)?;
-        let (_, bytes, notes) = self.runs.remove(at)?;
-        self.bytes -= bytes;
-        Some(notes)
-    }
 }
 
 /// A call that a client made without a program.
@@ -586,18 +539,6 @@ mod tests {
         (0..=MAX_SESSIONS as u64).for_each(|session| sums.begin("", Some(session)));
         assert_eq!(sums.sessions.len(), MAX_SESSIONS);
         assert!(!sums.sessions.contains_key(&0) && sums.sessions.contains_key(&(MAX_SESSIONS as u64)));
-    }
-
-    #[test]
-    fn the_oldest_notes_of_durable_runs_make_room() {
-        let notes = |bytes: usize| KeptNotes { text: "x".repeat(bytes), ..KeptNotes::default() };
-        let mut kept = KeptRuns::default();
-        (0..MAX_KEPT + 10).for_each(|run| kept.insert(&run.to_string(), notes(1)));
-        assert!(kept.take("9").is_none() && kept.take("10").is_some());
-        kept.insert("11", notes(MAX_KEPT_BYTES));
-        assert_eq!((kept.runs.len(), kept.bytes), (1, MAX_KEPT_BYTES));
-        assert!(kept.take("11").is_some());
-        assert_eq!(kept.bytes, 0);
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! - `reachable`: the catalog as the planner asks it
 //! - `type_check`: the types of a program, before its first call
 //! - [`stage`]: writes that are reviewed together before any is sent
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `metrics`: counters and log lines;
+//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `kept_notes`: what is noted of durable ones
+//!   until they end; `metrics`: counters and log lines;
 //!   `listen`: who is told of every run
 
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ mod failed_runs;
 mod fast_path;
 mod history;
 mod introspect;
+mod kept_notes;
 mod listen;
 mod metrics;
 mod reachable;
