@@ -29,7 +29,7 @@ fn the_latest_changes_of_a_week_are_told_once_for_each_tool() {
     assert_eq!((changed.len(), changed[0].tool.as_str()), (MAX_CHANGES, "80"));
 }
 
-/// A server of documents: the first one is none, each other one waits to be let through.
+/// An HTTP server for documents: the first response is not a document, and each later one is held back until the test releases it.
 struct DocumentServer {
     origin: String,
     requests: Arc<AtomicUsize>,
@@ -87,7 +87,7 @@ async fn answer(mut stream: TcpStream, requests: Arc<AtomicUsize>, let_through: 
     let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
 }
 
-/// A backend whose start failed long ago, in the middle of the next start that nobody asked for.
+/// A backend whose first start failed some time ago and whose background retry is in progress.
 async fn in_the_middle_of_a_retry(server: &DocumentServer) -> Backend {
     let backend = Backend::start(server.spec(), broadcast::channel(16).0);
     let mut state = backend.watch();

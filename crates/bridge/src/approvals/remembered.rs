@@ -48,7 +48,7 @@ impl Remember {
     /// Whether an approval can be remembered so.
     ///
     /// # Errors
-    /// If its condition is none.
+    /// If its condition is not valid CEL, or reads counts.
     pub fn check(&self) -> Result<(), RememberError> {
         match self {
             Remember::Always { when: Some(when) } => check_condition(when),

@@ -292,7 +292,7 @@ fn a_daemon_without_free_descriptors_takes_windows_again_later() {
     end(running);
 }
 
-/// The path of a Unix socket has about a hundred bytes: below a deep folder there is none.
+/// A Unix socket path is limited to about a hundred bytes, so below a deep folder no socket can be bound.
 #[test]
 fn a_window_whose_daemon_cannot_be_started_serves_itself() {
     let (user, _) = with_own_server(json!({ "share": true }));

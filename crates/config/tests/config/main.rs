@@ -374,7 +374,7 @@ fn an_error_outside_of_servers_is_reported_with_theirs() {
     assert!(problems.iter().all(|problem| !problem.message.contains("left out")), "{}", shown(&problems));
 }
 
-/// Also in its settings under `toolgate.backends`, and where its entry is none at all.
+/// Also an error in its settings under `toolgate.backends`, and an entry that is not an object.
 #[test]
 fn an_error_of_one_server_is_its_state_wherever_it_is() {
     let text = r#"{"mcpServers": {

@@ -1,7 +1,7 @@
 //! Objects that may have properties which their type does not show.
 //!
 //! A property may be named where no type is made of it: under `then`, in a schema that depends on another property, behind a
-//! reference that leads nowhere. An object of such a schema is open, so that nobody takes its keys for all there are.
+//! reference that leads nowhere. An object of such a schema is open: it may have properties beyond those that are declared.
 
 use serde_json::{Map, Value};
 

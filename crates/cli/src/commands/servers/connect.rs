@@ -84,7 +84,7 @@ fn servers_to_take(
 fn tell_of_project(client: Client, roots: &Roots, served: &[String]) {
     let [project, user] = [Scope::Project, Scope::User].map(|scope| roots.file(client, scope));
     let Some(file) = project.filter(|file| file.is_file() && Some(file) != user.as_ref()) else { return };
-    // A file of the project that cannot be read keeps nobody from connecting.
+    // The note is optional: ignore a project file that cannot be read.
     let mut both = connecting::servers(client, Scope::Project, roots).unwrap_or_default();
     both.retain(|name| served.contains(name));
     if !both.is_empty() {

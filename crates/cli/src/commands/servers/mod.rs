@@ -66,7 +66,7 @@ impl Opened {
 
     /// With a configuration that was read already.
     pub(crate) fn for_one_run(mut config: Checked, isolation: Option<IsolationMode>) -> anyhow::Result<Self> {
-        // One run at most comes of a command: a second V8 process would be started for nobody.
+        // A command makes at most one run, so a V8 process started ahead would not be used.
         config.settings.v8.pool = 0;
         // No type checker is warm yet, and there is one program to check.
         let budget = config.settings.type_check.budget.unwrap_or(ONE_CHECK_BUDGET);

@@ -181,7 +181,8 @@ impl Windows {
         self.state.send_modify(|state| state.is_closed = true);
     }
 
-    /// The same if there is none; returns whether that is so. One step: a window that was let in is not sent away.
+    /// Closes if no window is attached; returns whether it closed. Check and close are one atomic step, so that a window that was
+    /// admitted is never dropped.
     fn close_if_empty(&self) -> bool {
         self.state.send_if_modified(|state| {
             state.is_closed |= state.attached == 0;
