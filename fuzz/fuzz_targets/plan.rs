@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use oxc::{allocator::Allocator, parser::Parser, span::SourceType};
 use serde_json::Value;
 use toolgate_plan::{
-    ArgumentProblem, Arguments, Call, FailureFacts, Form, Parameters, Plan, Position, Preflight, Program, SyntaxFault,
+    ArgumentFault, Arguments, Call, FailureFacts, Form, Parameters, Plan, Position, Preflight, Program, SyntaxFault,
     Tools, caret, compile, hint_for, plan, preflight, script, validate_code,
 };
 use toolgate_wire::Profile;
@@ -36,10 +36,10 @@ impl Tools for Anything {
     fn parameters(&self, _: &str, _: &str) -> Option<Parameters> {
         Some(Parameters { names: vec!["a".to_owned()], required: vec!["a".to_owned()], closed: true })
     }
-    fn check_arguments(&self, _: &str, _: &str, arguments: &Value) -> Vec<ArgumentProblem> {
+    fn check_arguments(&self, _: &str, _: &str, arguments: &Value) -> Vec<ArgumentFault> {
         let wrong = arguments.get("b").is_some();
         wrong
-            .then(|| ArgumentProblem { path: "b".to_owned(), message: "is not expected".to_owned() })
+            .then(|| ArgumentFault { path: "b".to_owned(), message: "is not expected".to_owned() })
             .into_iter()
             .collect()
     }

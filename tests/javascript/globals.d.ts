@@ -1,7 +1,7 @@
 // What the JavaScript of workers finds around it and TypeScript's own library does not declare.
 
 declare const Deno: any;
-declare const DOMException: any;
+declare var DOMException: any;
 declare function queueMicrotask(callback: () => void): void;
 declare var URL: any;
 declare var URLSearchParams: any;
@@ -18,6 +18,7 @@ interface ProxyHandler<T extends object> {
 }
 interface JSON {
   isRawJSON(value: unknown): boolean;
+  rawJSON(text: string): unknown;
 }
 interface ErrorConstructor {
   captureStackTrace(target: object, above?: Function): void;

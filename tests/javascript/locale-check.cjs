@@ -61,13 +61,15 @@ const DATE_OPTIONS = [
   { dateStyle: "full" }, { dateStyle: "long" }, { dateStyle: "medium" }, { dateStyle: "short" }, { day: "2-digit" }, { year: "numeric" },
 ];
 const TIME_OPTIONS = [
-  undefined, { hour: "2-digit", minute: "2-digit" }, { hour: "numeric", minute: "2-digit", hourCycle: "h12" }, { timeStyle: "short" }, { timeStyle: "medium" },
+  undefined, { weekday: "long", hour: "numeric" }, { hour: "2-digit", minute: "2-digit" }, { hour: "numeric", minute: "2-digit", hourCycle: "h12" }, { timeStyle: "short" }, { timeStyle: "medium" },
   { hour: "numeric" }, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
 ];
 const BOTH_OPTIONS = [
   undefined, { dateStyle: "medium", timeStyle: "short" }, { dateStyle: "long", timeStyle: "short" }, { dateStyle: "short", timeStyle: "medium" },
   { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" }, { year: "numeric", month: "long", day: "numeric", hour: "numeric", minute: "2-digit" },
-  { month: "numeric", day: "numeric", hour: "numeric", minute: "2-digit" },
+  { month: "numeric", day: "numeric", hour: "numeric", minute: "2-digit" }, { weekday: "short", hour: "2-digit", minute: "2-digit" },
+  { weekday: "long", year: "numeric", month: "long", day: "numeric", hour: "numeric", minute: "2-digit" }, { year: "numeric", hour: "numeric" },
+  { weekday: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
 ];
 const ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Australia/Sydney", "America/Sao_Paulo", "Asia/Tokyo"];
 for (const tag of Object.keys(data.locales)) for (const time of DATES) for (const timeZone of ZONES) {
@@ -90,16 +92,28 @@ for (const zone of Intl.supportedValuesOf("timeZone")) for (let time = Date.UTC(
 }
 
 for (const tag of Object.keys(data.locales)) for (const type of ["conjunction", "disjunction", "unit"]) for (const style of ["long", "narrow"]) {
-  for (const list of [[], ["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d", "e"]]) {
+  for (const list of [[], ["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d", "e"], ["uva", "igloo"], ["a", "Hijo"], ["a", "hielo"], ["a", "b", "hi"], ["a", "oso"], ["a", "b", "Hotel"], ["7", "8"], ["10", "11"], ["1", "110"]]) {
     check(`${tag} ${type} ${style} ${list}`, () => locale.Intl.ListFormat(tag, { type, style }).format(list), () => new Intl.ListFormat(tag, { type, style }).format(list));
   }
 }
 
-const WORDS = ["a", "B", "ä", "Z", "item 10", "item 9", "item10", "item2", "résumé", "resume", "Resume", "", "1", "10", "2", "_x", "-y", "Zebra", "apple", "Äpfel", "z"];
-for (const options of [{}, { numeric: true }, { sensitivity: "base" }, { sensitivity: "accent", numeric: true }]) for (const a of WORDS) for (const b of WORDS) {
+const WORDS = [
+  "a", "B", "ä", "Z", "item 10", "item 9", "item10", "item2", "résumé", "resume", "Resume", "", "1", "10", "2", "_x", "-y", "Zebra", "apple", "Äpfel", "z",
+  "Strauß", "Straße", "Strasse", "Stratz", "ß", "ss", "ẞ", "Łódź", "Lodz", "Lublin", "Ørsted", "Orsted", "Oslo", "œuf", "oeuf", "of", "Ægir", "Aegir", "afar", "åre", "äre", "are", "ıgdır", "igdir", "jota",
+  "Đuro", "Duro", "þing", "ðe", "de", "don't", "don’t", "dont", "“a”", "«a»", "a – b", "a - b", "10 €", "10 $", "ñ", "n", "o", "č", "ç", "c", "ё", "е", "ж", "й", "и", "ї", "і", "Ґ", "г", "σ", "ς", "ω", "中", "文", "あ", "한", "🚀", "007", "7", "ŧ", "ƀ",
+];
+for (const tag of ["en-US", "de-DE", "fr-FR", "nl-NL"]) for (const options of [{}, { numeric: true }, { sensitivity: "base" }, { sensitivity: "accent", numeric: true }]) for (const a of WORDS) for (const b of WORDS) {
   const sign = (number) => `${Math.sign(number)}`;
-  check(`compare ${a} ${b} ${JSON.stringify(options)}`, () => sign(locale.compare(a, b, "en-US", options)), () => sign(a.localeCompare(b, "en-US", options)));
+  check(`compare ${a} ${b} ${tag} ${JSON.stringify(options)}`, () => sign(locale.compare(a, b, tag, options)), () => sign(a.localeCompare(b, tag, options)));
 }
+// Every pair of letters that are used in Latin, Greek and Cyrillic text.
+const LETTERS = [];
+for (const [from, to] of [[0x20, 0x7f], [0xa1, 0x180], [0x386, 0x3cf], [0x400, 0x460]]) for (let at = from; at < to; at++) LETTERS.push(String.fromCodePoint(at));
+for (const a of LETTERS) for (const b of LETTERS) {
+  const sign = (number) => `${Math.sign(number)}`;
+  check(`compare ${a} ${b}`, () => sign(locale.compare(a, b, "en", {})), () => sign(a.localeCompare(b, "en")));
+}
+check("localeMatcher", () => locale.number(1, "en", { localeMatcher: "bad" }), () => "an error");
 
 console.log(`locale: ${counts.same} the same, ${counts.refused} refused, ${counts.different} different`);
 // Another ICU has other words here and there.

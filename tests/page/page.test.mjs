@@ -411,6 +411,29 @@ async function main() {
     await unharmed();
   });
 
+  await rule("Overview has charts of runs, failures and tokens saved", async () => {
+    await view("Overview");
+    for (const name of [
+      /^Runs a minute: [\d,]+ in the last hour; at most \d+ a minute/,
+      /^Failures: [\d,]+ in the last hour; at most \d+ a minute/,
+      /^Tokens saved: about [\d,]+ since the start/,
+    ]) {
+      const chart = page.getByRole("img", { name });
+      await chart.waitFor();
+      assert.ok((await chart.locator("rect").count()) > 0, `${name} has no bars`);
+    }
+  });
+
+  await rule("Tools shows the schema of the arguments, and what was learned of results", async () => {
+    await page.goto(`${base}/#/tools/hostile/markup`);
+    await page.getByText("Schema of the arguments").waitFor();
+    await page
+      .getByText(/Promise<string> \/\/ learned from \d+ result/)
+      .first()
+      .waitFor();
+    await unharmed();
+  });
+
   await rule("Policy and Doctor show rights and layers", async () => {
     await view("Policy");
     await page.getByRole("row").filter({ hasText: "Caller" }).getByText("ops").waitFor();
@@ -511,6 +534,7 @@ async function main() {
     await local.context().close();
   });
   await loginRule(rule, browser);
+  await incompleteRule(rule, browser);
   await browser.close();
 }
 
@@ -559,6 +583,30 @@ async function loginRule(rule, browser) {
     await row.getByText("ready", { exact: true }).waitFor();
     await context.close();
     server.close();
+  });
+}
+
+/** A server whose variable is not set: the page says what is missing and what to do, and the other servers are there. */
+async function incompleteRule(rule, browser) {
+  await rule("Overview shows a server that needs configuration, with its variable and what helps", async () => {
+    const file = join(home, "incomplete.json");
+    const demo = { command: TOOLGATE, args: ["demo"] };
+    const half = { ...demo, env: { TOKEN: "${PAGE_TEST_UNSET}" } };
+    writeFileSync(file, JSON.stringify({ mcpServers: { half, whole: demo } }));
+    const { found } = await start(
+      ["ui", "--config", file, "--no-open"],
+      /^(http:\/\/127\.0\.0\.1:\d+\/#link=[0-9a-f]+)$/,
+    );
+    const context = await browser.newContext();
+    context.setDefaultTimeout(PATIENCE);
+    const page = await context.newPage();
+    await page.goto(found[1]);
+    const row = page.getByRole("row", { name: /half/ });
+    await row.getByText("needs configuration", { exact: true }).waitFor();
+    await row.getByText("PAGE_TEST_UNSET").first().waitFor();
+    assert.equal(await row.getByRole("cell").last().innerText(), "set PAGE_TEST_UNSET");
+    await page.getByRole("row", { name: /whole/ }).waitFor();
+    await context.close();
   });
 }
 

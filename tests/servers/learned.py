@@ -1,32 +1,37 @@
 """Types learned from five results of a tool, held against the 200 results that follow, on five real servers.
 
-usage: learned.py TOOLGATE LEARNED_FIT NODE FOLDER
+usage: learned.py TOOLGATE LEARNED_FIT NODE FOLDER TSC
 
-FOLDER has the servers, as chain.py needs them. Goals: 99% of the later results fit, and every renamed key is noticed.
+FOLDER has the servers, as chain.py needs them. Goals: 99% of the later results fit, and every renamed key is noticed: by the
+type itself, and by `toolgate check`, whose findings about programs that read the renamed keys are counted.
 """
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 from chain import Checks, configuration, named
 
+LESSONS = 5
 RESULTS = 205
+# The type check tells of at most 20 findings of a program.
+KEYS_OF_A_PROGRAM = 15
 ACCEPTED = 0.99
 
 # One program for each server. `each` makes a tool's calls one after the other, so that the order of results is fixed.
 HEAD = """
-const RESULTS = %d;
+const RESULTS = @RESULTS@;
 async function each(call) {
   const results = [];
   for (let i = 0; i < RESULTS; i++) results.push(await call(i));
   return results;
 }
-const pick = (list, i) => list[(i * 7 + 3) %% list.length];
-""" % RESULTS
+const pick = (list, i) => list[(i * 7 + 3) % list.length];
+"""
 
 PROGRAMS = {
     "everything": """
@@ -76,9 +81,9 @@ return {
 }
 
 
-def results_of(server, program, toolgate, config, environment, folder):
+def results_of(server, program, toolgate, config, environment, folder, count=RESULTS):
     command = [toolgate, "run", "-", "--json", "--timeout", "120s", "--max-output", "10000000", "--config", config]
-    code = named(folder) + HEAD + program
+    code = named(folder) + HEAD.replace("@RESULTS@", str(count)) + program
     ran = subprocess.run(command, input=code, capture_output=True, text=True, env=environment)
     report = json.loads(ran.stdout)
     if "value" not in report:
@@ -88,7 +93,59 @@ def results_of(server, program, toolgate, config, environment, folder):
             yield {"tool": f"{server}.{tool}", "result": result}
 
 
-def main(toolgate, learned_fit, node, tools):
+def keys_of(value, path="result"):
+    """The keys of a result and of what is in it, each as the expression of its object and its name."""
+    if isinstance(value, list):
+        for item in value:
+            yield from keys_of(item, f"{path}[0]")
+    elif isinstance(value, dict):
+        for key, field in value.items():
+            if re.fullmatch(r"[A-Za-z_]\w*", key):
+                yield path, key
+                yield from keys_of(field, f"{path}.{key}")
+
+
+def noticed(toolgate, config, environment, tool, keys):
+    """How many of the keys `toolgate check` tells of, where a program reads each of them by another name."""
+    count = 0
+    for at in range(0, len(keys), KEYS_OF_A_PROGRAM):
+        part = keys[at : at + KEYS_OF_A_PROGRAM]
+        reads = "\n".join(f"console.log({path}.{key}Renamed);" for path, key in part)
+        code = f'const given = JSON.parse("{{}}");\nconst result = await {tool}(given);\n{reads}\n'
+        command = [toolgate, "check", "-", "--json", "--config", config]
+        checked = subprocess.run(command, input=code, capture_output=True, text=True, env=environment)
+        report = json.loads(checked.stdout)
+        if not report["typesChecked"]:
+            raise SystemExit(f"{tool}: the types were not checked: {checked.stdout} {checked.stderr}")
+        lines = {finding["line"] for finding in report["errors"] + report["warnings"] if "Renamed" in finding["message"]}
+        count += len(lines)
+    return count
+
+
+def checker_notices(checks, toolgate, node, tools, tsc, lines):
+    """Five results of each tool are learned, by a gateway of their own; then every key of the later results is renamed."""
+    keys = {}
+    for line in lines:
+        found = keys.setdefault(line["tool"], {})
+        found.update(dict.fromkeys(keys_of(line["result"])))
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder).resolve()
+        (folder / "home").mkdir()
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
+        config = configuration(folder, node, pathlib.Path(tools))
+        settings = json.loads(config.read_text())
+        settings["toolgate"]["engines"] = {"typescript": tsc}
+        config.write_text(json.dumps(settings))
+        for server, program in PROGRAMS.items():
+            list(results_of(server, program, toolgate, config, environment, folder, LESSONS))
+        for tool, found in keys.items():
+            if found:
+                told = noticed(toolgate, config, environment, tool, list(found))
+                rule = f"{tool}: the check tells of {told} of {len(found)} renamed keys"
+                checks.check(rule, told == len(found))
+
+
+def main(toolgate, learned_fit, node, tools, tsc):
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder).resolve()
@@ -96,15 +153,17 @@ def main(toolgate, learned_fit, node, tools):
         environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
         config = configuration(folder, node, pathlib.Path(tools))
         lines = [
-            json.dumps(line)
+            line
             for server, program in PROGRAMS.items()
             for line in results_of(server, program, toolgate, config, environment, folder)
         ]
-        fits = subprocess.run([learned_fit], input="\n".join(lines), check=True, capture_output=True, text=True).stdout
+        text = "\n".join(map(json.dumps, lines))
+        fits = subprocess.run([learned_fit], input=text, check=True, capture_output=True, text=True).stdout
     for fit in map(json.loads, fits.splitlines()):
         rule = "{tool}: {accepted} of {compared} later results fit, {noticed} of {renamed} renamed keys are noticed".format(**fit)
         accepted = fit["compared"] == RESULTS - 5 and fit["accepted"] >= ACCEPTED * fit["compared"]
         checks.check(rule, accepted and fit["noticed"] == fit["renamed"])
+    checker_notices(checks, toolgate, node, tools, tsc, lines)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return 1 if checks.failed else 0
 

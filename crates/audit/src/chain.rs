@@ -20,11 +20,13 @@ pub(crate) struct ChainEnd {
     pub(crate) hash: String,
     /// Whether the last line is the beginning of one that was never finished.
     pub(crate) torn: bool,
+    /// Whether the next line is the first of its file.
+    pub(crate) begins_file: bool,
 }
 
 impl Default for ChainEnd {
     fn default() -> Self {
-        ChainEnd { seq: 0, hash: BEGINNING.to_owned(), torn: false }
+        ChainEnd { seq: 0, hash: BEGINNING.to_owned(), torn: false, begins_file: true }
     }
 }
 
@@ -49,6 +51,10 @@ pub(crate) fn next_line(end: &ChainEnd, time: SystemTime, lost: u64, fields: &Ma
     line.insert("prev".to_owned(), end.hash.clone().into());
     if end.torn {
         line.insert("after_torn".to_owned(), true.into());
+    }
+    // The first line of all is known by its number.
+    if end.begins_file && end.seq > 0 {
+        line.insert("begins_file".to_owned(), true.into());
     }
     if lost > 0 {
         line.insert("lost".to_owned(), lost.into());

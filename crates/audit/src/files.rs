@@ -126,7 +126,10 @@ fn end_of(file: &mut File, path: &Path) -> io::Result<ChainEnd> {
         return Ok(end);
     }
     match archives(path)?.last() {
-        Some((_, newest)) => Ok(last_line(&mut File::open(newest)?)?.unwrap_or_default()),
+        Some((_, newest)) => {
+            let end = last_line(&mut File::open(newest)?)?.unwrap_or_default();
+            Ok(ChainEnd { begins_file: true, ..end })
+        }
         None => Ok(ChainEnd::default()),
     }
 }
@@ -146,7 +149,7 @@ fn last_line(file: &mut File) -> io::Result<Option<ChainEnd>> {
     let last = lines.next().unwrap_or_default();
     // A torn line counts, though it has no readable number.
     let seq = seq_of(last).or_else(|| lines.next().and_then(seq_of).map(|seq| seq + 1)).unwrap_or(1);
-    Ok(Some(ChainEnd { seq, hash: hash_of(last), torn }))
+    Ok(Some(ChainEnd { seq, hash: hash_of(last), torn, begins_file: false }))
 }
 
 fn seq_of(line: &[u8]) -> Option<u64> {

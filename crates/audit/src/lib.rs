@@ -1,7 +1,8 @@
 //! The audit log: who called what, on whose decision, with which outcome. Append-only lines of JSON in a hash chain.
 //!
 //! Every line has the SHA-256 of the line before it (`prev`) and a number (`seq`), so that a line which is changed, moved,
-//! added or removed breaks the chain. Lines that are cut off at the end break nothing: note the hash that
+//! added or removed breaks the chain. The first line of a file says so (`begins_file`), so that lines cut off at its beginning are noticed.
+//! Lines that are cut off at the end break nothing: note the hash that
 //! `toolgate audit verify` prints, and ask for it later with `--expect`.
 //!
 //! Writing is done by a thread of its own with a queue that is bounded in bytes: a full disk or a slow one loses lines, which
@@ -33,7 +34,7 @@ use serde_json::{Map, Value};
 
 pub use arguments::{digest, redacted};
 pub use chain::timestamp;
-pub use verify::{Broken, Verified, verify};
+pub use verify::{BrokenLog, Verified, verify};
 
 /// Bytes of records that wait to be written. Those of a call take about 1.3 KB.
 const MAX_WAITING_BYTES: usize = 64 << 20;
@@ -94,12 +95,12 @@ impl AuditLog {
 
     /// Takes a record. Never waits: one that finds no room is counted as lost.
     pub fn record(&self, fields: Map<String, Value>) {
-        self.records(vec![fields]);
+        self.records(SystemTime::now(), vec![fields]);
     }
 
-    /// Takes records, such as those of one run. They wake the writer once for each 256 of them.
-    pub fn records(&self, records: Vec<Map<String, Value>>) {
-        let (time, mut rest) = (SystemTime::now(), records.into_iter().peekable());
+    /// Takes records of what happened then, such as those of one run. They wake the writer once for each 256 of them.
+    pub fn records(&self, time: SystemTime, records: Vec<Map<String, Value>>) {
+        let mut rest = records.into_iter().peekable();
         while rest.peek().is_some() {
             let records: Vec<_> = rest.by_ref().take(MAX_MESSAGE).collect();
             let (count, bytes) = (records.len() as u64, records.iter().map(bytes_of_fields).sum());

@@ -30,7 +30,7 @@ pub struct Verified {
 
 /// Why a log cannot be relied on.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum BrokenLog {
     /// A file cannot be read.
     #[error("{} cannot be read: {source}", .file.display())]
     Unreadable {
@@ -55,10 +55,10 @@ pub enum Broken {
 ///
 /// # Errors
 /// If a file cannot be read, or the chain is broken: the first line that is wrong.
-pub fn verify(file: &Path, expect: Option<&str>) -> Result<Verified, Broken> {
+pub fn verify(file: &Path, expect: Option<&str>) -> Result<Verified, BrokenLog> {
     let unreadable = |file: &Path| {
         let file = file.to_owned();
-        move |source| Broken::Unreadable { file, source }
+        move |source| BrokenLog::Unreadable { file, source }
     };
     let mut files: Vec<PathBuf> = archives(file).map_err(unreadable(file))?.into_iter().map(|(_, path)| path).collect();
     if file.exists() || files.is_empty() {
@@ -77,7 +77,7 @@ pub fn verify(file: &Path, expect: Option<&str>) -> Result<Verified, Broken> {
                 break;
             }
             number += 1;
-            let wrong = |reason| Broken::Line { file: path.clone(), line: number, reason };
+            let wrong = |reason| BrokenLog::Line { file: path.clone(), line: number, reason };
             match line.pop_if(|last| *last == b'\n') {
                 Some(_) => check.line(&line).map_err(wrong)?,
                 None if read as u64 == most => return Err(wrong("the line is too long")),
@@ -124,6 +124,10 @@ impl<'a> Check<'a> {
         let is_first = self.verified.lines == 0;
         match is_first {
             true if seq == 1 && prev != BEGINNING => return Err("the first line names one before it"),
+            // Archives are removed as a whole, so the oldest line that is left begins its file.
+            true if seq != 1 && record.get("begins_file") != Some(&Value::Bool(true)) => {
+                return Err("lines before this one were cut off");
+            }
             true => self.verified.first = seq,
             false if prev != self.end.hash => return Err("the line before this one was changed, added or removed"),
             false if seq != self.end.seq + 1 => return Err("the numbers of the lines have a gap"),
@@ -146,7 +150,7 @@ impl<'a> Check<'a> {
     }
 
     fn step(&mut self, text: &[u8], seq: u64) {
-        self.end = ChainEnd { seq, hash: hash_of(text), torn: false };
+        self.end = ChainEnd { seq, hash: hash_of(text), torn: false, begins_file: false };
         self.verified.lines += 1;
         self.verified.torn += u64::from(self.unreadable);
         self.verified.has_expected |= self.expect == Some(self.end.hash.as_str());

@@ -81,7 +81,7 @@ fn lines(mut end: ChainEnd, mut lost: u64, batch: &[(SystemTime, Map<String, Val
     let mut text = Vec::new();
     for (time, fields) in batch {
         let line = next_line(&end, *time, std::mem::take(&mut lost), fields);
-        end = ChainEnd { seq: end.seq + 1, hash: hash_of(line.as_bytes()), torn: false };
+        end = ChainEnd { seq: end.seq + 1, hash: hash_of(line.as_bytes()), torn: false, begins_file: false };
         text.extend_from_slice(line.as_bytes());
         text.push(b'\n');
     }

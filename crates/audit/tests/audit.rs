@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 use toolgate_audit::{AuditLog, AuditSettings, Verified, verify};
@@ -62,6 +63,7 @@ fn a_line_that_is_changed_added_moved_or_removed_breaks_the_chain() {
     check(file, |lines| lines.insert(2, "{}".to_owned()), ":3: the line has no number");
     check(file, |lines| lines[2] = "nonsense".to_owned(), ":4: the line before");
     check(file, |lines| lines[0] = lines[0].replace("\"prev\":\"0", "\"prev\":\"1"), ":1: the first line names");
+    check(file, |lines| drop(lines.remove(0)), ":1: lines before this one were cut off");
     // What is cut off at the end is noticed by the hash that an earlier check gave.
     let head = verify(file, None).expect("whole").head;
     assert!(verify(file, Some(&head)).is_ok_and(|verified| verified.has_expected));
@@ -116,6 +118,15 @@ fn a_large_file_becomes_an_archive_and_old_ones_are_removed() {
     assert_eq!(beside.len(), 3, "{beside:?}");
     let verified = verify(&settings.file, None).expect("whole");
     assert!(verified.first > 1 && verified.first + verified.lines == 121, "{verified:?}");
+    // The oldest archive says that it begins a file; what is left of one whose first lines are gone does not.
+    let oldest = beside.iter().min_by_key(|path| path.extension().and_then(|it| it.to_str()?.parse::<u64>().ok()));
+    let oldest = oldest.expect("an archive").clone();
+    let whole = lines(&oldest);
+    fs::write(&oldest, whole[1..].join("\n") + "\n").expect("written");
+    let broken = verify(&settings.file, None).expect_err("cut");
+    assert!(broken.to_string().ends_with(":1: lines before this one were cut off"), "{broken}");
+    fs::write(&oldest, whole.join("\n") + "\n").expect("written");
+    assert!(verify(&settings.file, None).is_ok());
     // An archive in the middle that is gone is noticed.
     let mut archives = beside;
     archives.sort();
@@ -165,7 +176,7 @@ fn the_records_of_many_calls_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings { max_bytes: 1 << 30, ..settings(folder.path()) };
     let log = AuditLog::open(settings.clone()).expect("opened");
-    log.records((0..20_000).map(record).collect());
+    log.records(SystemTime::now(), (0..20_000).map(record).collect());
     flush(&log);
     let verified = verify(&settings.file, None).expect("whole");
     assert_eq!((verified.lines, verified.lost), (20_000, 0));
@@ -194,7 +205,7 @@ fn a_part_of_a_run_that_finds_no_room_costs_no_other_part() {
     let settings = settings(folder.path());
     let log = AuditLog::open(settings.clone()).expect("opened");
     let long = json!({"event": "call", "arguments": "x".repeat(65 << 20)}).as_object().cloned().expect("an object");
-    log.records((0..300).map(record).chain([long]).chain((0..300).map(record)).collect());
+    log.records(SystemTime::now(), (0..300).map(record).chain([long]).chain((0..300).map(record)).collect());
     flush(&log);
     let verified = verify(&settings.file, None).expect("whole");
     assert!(verified.lines >= 256 + 89 && verified.lost == 256, "{verified:?}");

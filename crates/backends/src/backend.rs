@@ -12,7 +12,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::call::{CallError, CallOptions, Reply, ReplyMode, WhenUnready, http_status};
+use super::call::{CallError, CallOptions, CallReply, ReplyMode, WhenUnready, http_status};
 use super::spec::{BackendKind, BackendSpec, StartTime};
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
@@ -24,7 +24,7 @@ use toolgate_mcp::client::{
     LinkError, McpSession, StderrTail, ToolCallOptions, ToolChange, ToolFingerprints, ToolName, ToolPart, Watchlist,
 };
 use toolgate_mcp::process_budget;
-use toolgate_mcp::result::{self as unwrap, ToolResult, Wrapping};
+use toolgate_mcp::result::{ToolResult, Wrapping};
 use toolgate_wire::foreign_text::one_line;
 
 /// The least time between a failed start and the next one that a call asks for.
@@ -258,7 +258,7 @@ impl Backend {
         tool: &str,
         arguments: Map<String, Value>,
         options: CallOptions,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, CallError> {
         let cancel = options.cancel.clone();
         let mut sent = false;
         tokio::select! {
@@ -275,7 +275,7 @@ impl Backend {
         arguments: Map<String, Value>,
         options: CallOptions,
         sent: &mut bool,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, CallError> {
         let within = options.timeout.unwrap_or(self.shared.spec.timeout);
         self.wait_if_asked(&options, within).await?;
         let _permit = self.turn(options.caller).await?;
@@ -313,7 +313,7 @@ impl Backend {
     }
 
     /// From a raw result to a reply or a fault. A client gets what a program could do nothing with.
-    fn finish(&self, result: ToolResult, tool: &Tool, mode: &ReplyMode) -> Result<Reply, CallError> {
+    fn finish(&self, result: ToolResult, tool: &Tool, mode: &ReplyMode) -> Result<CallReply, CallError> {
         let may_ask = matches!(mode, ReplyMode::Interactive(_));
         match result.result_type().as_deref() {
             Some("input_required") if !(may_ask && result.requests_input()) => {
@@ -334,7 +334,7 @@ impl Backend {
             Some(fault) if matches!(mode, ReplyMode::Value | ReplyMode::Asking(_)) => {
                 Err(CallError::Tool(Box::new(fault)))
             }
-            _ => Ok(Reply::new(result, Wrapping::of_schema(tool.output_schema()))),
+            _ => Ok(CallReply::new(result, Wrapping::of_schema(tool.output_schema()))),
         }
     }
 
@@ -410,11 +410,10 @@ impl Backend {
 }
 
 /// A result that is one, or a question to someone who may be asked.
-pub(super) fn answered(mut result: Value, may_ask: bool) -> Result<Value, CallError> {
-    match result.get("resultType").and_then(Value::as_str) {
-        Some("input_required") if !(may_ask && unwrap::requests_input(&result)) => {
-            let requests = result.get_mut("inputRequests").map(Value::take).unwrap_or_default();
-            Err(CallError::InputRequired { requests, state: None })
+pub(super) fn answered(result: ToolResult, may_ask: bool) -> Result<ToolResult, CallError> {
+    match result.result_type().as_deref() {
+        Some("input_required") if !(may_ask && result.requests_input()) => {
+            Err(CallError::InputRequired { requests: result.input_requests(), state: None })
         }
         Some("task") => Err(not_asked_for()),
         _ => Ok(result),

@@ -13,11 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::state::BackendState;
 use toolgate_mcp::client::auth::AuthError;
 use toolgate_mcp::result::{ToolFault, ToolResult, Wrapping};
-use toolgate_mcp::{InteractiveClient, JsonText, Progress, TraceContext, TreeError};
+use toolgate_mcp::{InteractiveClient, JsonText, Progress, TraceContext};
 use toolgate_wire::{ByteBudget, OverBudget};
-
-/// The most memory that the values of one answer take where they become a tree.
-const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// What a caller may ask of one call.
 #[derive(Debug, Clone, Default)]
@@ -76,12 +73,12 @@ pub enum WhenUnready {
 
 /// What a tool gave back.
 #[derive(Debug, PartialEq)]
-pub struct Reply {
+pub struct CallReply {
     result: ToolResult,
     wrapping: Wrapping,
 }
 
-impl Reply {
+impl CallReply {
     pub(crate) fn new(result: ToolResult, wrapping: Wrapping) -> Self {
         Self { result, wrapping }
     }
@@ -91,23 +88,9 @@ impl Reply {
         self.result.into_value(self.wrapping)
     }
 
-    /// The value as a tree.
-    pub fn into_value(self) -> Result<Value, CallError> {
-        tree(self.into_text())
-    }
-
-    /// The result object as the backend sent it, as a tree.
-    pub fn into_raw(self) -> Result<Value, CallError> {
-        tree(self.result.into_text())
-    }
-}
-
-fn tree(text: JsonText) -> Result<Value, CallError> {
-    match text.into_tree(MAX_TREE_BYTES) {
-        Ok((tree, _)) => Ok(tree),
-        Err(TreeError::TooManyValues { limit }) => Err(CallError::TooManyValues { limit }),
-        Err(TreeError::OverBudget(refused)) => Err(CallError::OverBudget { refused, sent: true }),
-        Err(TreeError::NotJson(reason)) => Err(CallError::Protocol { reason: reason.to_string() }),
+    /// The result object as the backend sent it.
+    pub fn into_result(self) -> ToolResult {
+        self.result
     }
 }
 

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::timeout;
 
 use super::backend::{Backend, answered};
 use super::call::CallError;
-use toolgate_mcp::InteractiveClient;
 use toolgate_mcp::client::{ClientRequest, ItemList, ListKind, TooMany, Watching};
+use toolgate_mcp::result::ToolResult;
+use toolgate_mcp::{InteractiveClient, TraceContext};
+use toolgate_wire::ByteBudget;
 
 /// Why changes of a resource will not be told of.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -69,20 +70,25 @@ impl Backend {
         }
     }
 
-    /// Asks it for something; gives the result as it came. Dropping the future cancels the request.
+    /// Asks it for something; gives the result as it came, counted in `budget`; it is told of the trace in `_meta`. Dropping the future cancels the request.
     pub async fn ask(
         &self,
         request: ClientRequest,
         client: Option<&InteractiveClient>,
         caller: u64,
-    ) -> Result<Value, CallError> {
+        budget: ByteBudget,
+        trace: &TraceContext,
+    ) -> Result<ToolResult, CallError> {
         let within = self.shared.spec.timeout;
         self.ready(within).await?;
         let _permit = self.turn(caller).await?;
         // It may have been lost while the request waited for its turn.
         self.ready(within).await?;
         let session = self.shared.session().ok_or_else(|| self.not_ready())?;
-        let ask = self.attempt(session, request, |session, request| async move { session.ask(request, client).await });
+        let ask = self.attempt(session, request, |session, request| {
+            let budget = budget.clone();
+            async move { session.ask(request, client, budget, trace).await }
+        });
         let result = timeout(within, ask).await.map_err(|_| CallError::Timeout { after: within })?;
         answered(result.map_err(|error| self.explain(error))?, client.is_some())
     }

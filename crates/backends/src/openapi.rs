@@ -359,8 +359,8 @@ impl ApiTransport for GuardedTransport {
     fn send(&self, request: ApiRequest) -> AnswerFuture {
         let fetcher = self.0.clone();
         Box::pin(async move {
-            let ApiRequest { method, url, mut headers, body } = request;
-            add_idempotency_key(&mut headers);
+            let ApiRequest { method, url, mut headers, body, made_key } = request;
+            add_idempotency_key(&mut headers, made_key.as_deref());
             let request = HttpRequest::from_parts(&method, url, &headers, body).map_err(transport_error)?;
             let response = fetcher.send_once(request, process_budget()).await.map_err(transport_error)?;
             Ok(ApiAnswer { status: response.status, headers: response.headers, body: response.body })
@@ -368,8 +368,15 @@ impl ApiTransport for GuardedTransport {
     }
 }
 
-/// A call of a durable run that may have an effect has the same key when it is sent again.
-fn add_idempotency_key(headers: &mut Vec<(String, String)>) {
+/// A call of a durable run that may have an effect has the same key when it is sent again, also in place of one that was made for
+/// this request alone.
+fn add_idempotency_key(headers: &mut Vec<(String, String)>, made: Option<&str>) {
+    if let Some(key) = idempotency::current() {
+        let made = headers.iter_mut().find(|(name, _)| Some(name.as_str()) == made);
+        if let Some((_, value)) = made {
+            *value = key;
+        }
+    }
     let has_one = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(idempotency::HEADER));
     let key = idempotency::current().filter(|_| !has_one);
     headers.extend(key.map(|key| (idempotency::HEADER.to_owned(), key)));
@@ -434,7 +441,9 @@ mod tests {
 
     async fn send(transport: &CountedTransport) -> Result<ApiAnswer, TransportError> {
         let url = Url::parse("https://api.example.com").unwrap();
-        transport.send(ApiRequest { method: "GET".to_owned(), url, headers: Vec::new(), body: None }).await
+        transport
+            .send(ApiRequest { method: "GET".to_owned(), url, headers: Vec::new(), body: None, made_key: None })
+            .await
     }
 
     #[tokio::test]

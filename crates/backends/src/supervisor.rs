@@ -106,7 +106,12 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
         if wait_for_next_try(&shared, &failure, failures, login).await.is_err() {
             break;
         }
-        failures = if matches!(failure, StartFailure::NeedsLogin { .. }) { 0 } else { failures + 1 };
+        failures = match failure {
+            StartFailure::NeedsLogin { .. } => 0,
+            // It is called failed: whatever goes wrong at the next try, it still is.
+            StartFailure::Permanent(_) => failures.max(MAX_START_ATTEMPTS),
+            StartFailure::Temporary { .. } | StartFailure::Expected(_) => failures.saturating_add(1),
+        };
     }
     shared.set_state(BackendState::Stopped);
 }

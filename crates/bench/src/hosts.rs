@@ -35,7 +35,7 @@ impl Host for Records {
     }
 }
 
-/// Backends named `backend_0` and on, each with tools named `tool_0` and on, which nobody calls.
+/// Backends named `backend_0` and on, each with tools named `tool_0` and on, which are never called.
 pub(super) struct ManyTools {
     /// What each backend lists.
     backends: BTreeMap<String, String>,

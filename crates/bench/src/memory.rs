@@ -30,7 +30,7 @@ struct Gate {
 
 impl Host for Gate {
     fn call(&self, _: HostCall) -> HostFuture {
-        // Nobody listens any more when the measurement was given up.
+        // The receiver is gone when the measurement was given up.
         let _ = self.arrived.send(());
         let mut open = self.open.clone();
         Box::pin(async move {

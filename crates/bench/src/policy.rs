@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Bridge, RequestContext};
 use toolgate_catalog::CatalogHandle;
-use toolgate_policy::{Action, Call, Condition, Policy, Rule, TraitFilter, Traits, Usage};
+use toolgate_policy::{Action, CallCounts, Condition, Policy, PolicyCall, Rule, TraitFilter, Traits};
 use toolgate_wire::Profile;
 
 use super::meter::{Meter, Samples, micros};
@@ -51,7 +51,7 @@ fn arguments() -> Value {
 /// A bridge to a payment service that answers at once.
 fn bridge() -> anyhow::Result<Bridge> {
     let tool = json!({ "name": "pay", "inputSchema": { "type": "object" }, "reply": { "paid": true } });
-    let script = Script::parse(&json!({ "backends": { "service_12": { "tools": [tool] } } }).to_string())?;
+    let script = ToolScript::parse(&json!({ "backends": { "service_12": { "tools": [tool] } } }).to_string())?;
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     for (name, provider) in script.providers() {
         bridge.provide(name, provider);
@@ -85,9 +85,9 @@ pub(super) fn measure_call(meter: &Meter) -> anyhow::Result<Samples> {
 /// Decides about that payment.
 pub(super) fn measure_decision(meter: &Meter) -> anyhow::Result<Samples> {
     let policy = policy()?;
-    let (args, usage) = (arguments(), Usage::default());
+    let (args, usage) = (arguments(), CallCounts::default());
     let traits = Traits::of("service_12", "pay", None);
-    let call = Call {
+    let call = PolicyCall {
         paths: &["service_12.pay"],
         backend: "service_12",
         tool: "pay",

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use toolgate_policy::{Rule, Usage};
+use toolgate_policy::{CallCounts, Rule};
 
 /// Seconds of a day.
 const DAY: u64 = 24 * 60 * 60;
@@ -152,8 +152,8 @@ impl Today {
     }
 
     /// What rules see, with calls that are not counted yet because a person is asked about them.
-    pub(super) fn usage(&self, waiting: impl Fn(&str) -> u64) -> Usage {
-        let mut usage = Usage::default();
+    pub(super) fn usage(&self, waiting: impl Fn(&str) -> u64) -> CallCounts {
+        let mut usage = CallCounts::default();
         let counted = |name: &str, count: Option<&u64>| count.copied().unwrap_or_default() + waiting(name);
         usage.set_tool(&self.path, counted(&self.tool_name(), self.counts.first()));
         for (rule, count) in self.rules.iter().zip(self.counts.iter().skip(1)) {

@@ -16,9 +16,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
-use toolgate_policy::{Action, Call, Cause, Decision, Foreknown, Policy, Traits, Usage};
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState, Profile, Target};
+use toolgate_policy::{Action, CallCounts, Cause, Foreknown, Policy, PolicyCall, PolicyDecision, Rule, Traits};
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{CallErrorCode, CallId, CallState, Profile, Target};
 
 use super::RequestContext;
 use super::day_counts::{DayCounts, MemoryCounts, Today};
@@ -30,16 +30,6 @@ pub(super) use counted::CountedCall;
 use counted::{Counting, WaitingCall, note_counted};
 pub(super) use refusals::expired;
 use refusals::{cannot_ask, cannot_count, denied, denied_by_person, other_approvers, too_late_to_ask};
-
-/// The code of a call that the policy, or a person, does not let through.
-pub(crate) const DENIED: &str = "DENIED";
-/// The code of a call about which nobody has decided in time.
-pub(super) const EXPIRED: &str = "EXPIRED";
-
-/// Whether a call failed by a decision, of the policy or of a person.
-pub fn is_denial(code: &str) -> bool {
-    matches!(code, DENIED | EXPIRED)
-}
 
 /// How the local user is named in rules.
 pub(super) const LOCAL: &str = "local";
@@ -64,8 +54,8 @@ pub(super) struct Subject {
 /// What the policy keeps of one run: the calls that were let through, and what was decided about each.
 #[derive(Debug, Default)]
 pub struct RunCalls {
-    usage: Mutex<Usage>,
-    decisions: Mutex<HashMap<u64, CallDecision>>,
+    usage: Mutex<CallCounts>,
+    decisions: Mutex<HashMap<u64, DecisionRecord>>,
     stop: CancellationToken,
     stopped: Mutex<Option<String>>,
     /// Of a run that begins again when a person has to be asked.
@@ -88,16 +78,29 @@ impl RunCalls {
     }
 
     /// Ends the run so that it begins again, where it can: a person has to be asked about this call, or by its backend.
-    pub(super) fn begin_again(&self, call_id: u64, backend: Option<&str>) -> bool {
-        let begins_again = self.watch.as_ref().is_some_and(|watch| watch.asks(call_id, backend));
+    pub(super) async fn begin_again(&self, call_id: u64, backend: Option<&str>) -> bool {
+        let begins_again = match &self.watch {
+            Some(watch) => watch.asks(call_id, backend).await,
+            None => false,
+        };
         if begins_again {
             self.stop.cancel();
         }
         begins_again
     }
 
+    /// Whether the run cannot begin again for this call because it may have changed something.
+    pub(super) fn has_changed_before(&self, call_id: u64) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.has_changed_before(call_id))
+    }
+
+    /// Whether a person is needed for this call of a rehearsal.
+    pub fn needs_person(&self, id: CallId) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.needs_person(u64::from(id.0)))
+    }
+
     /// Takes what was decided about a call.
-    pub fn take_decision(&self, id: CallId) -> Option<CallDecision> {
+    pub fn take_decision(&self, id: CallId) -> Option<DecisionRecord> {
         self.decisions.lock().remove(&u64::from(id.0))
     }
 
@@ -107,7 +110,7 @@ impl RunCalls {
     }
 
     /// Notes what was decided about a call, where that is more than that no rule is about it.
-    fn note(&self, call_id: u64, decision: CallDecision) {
+    fn note(&self, call_id: u64, decision: DecisionRecord) {
         if decision.rule.is_some() || decision.action != Action::Allow.name() {
             self.decisions.lock().insert(call_id, decision);
         }
@@ -172,10 +175,10 @@ impl CallPolicy {
         asked: &RequestContext,
         check_edited: impl Fn(&Value) -> Result<(), HostError>,
     ) -> Result<(Value, CountedCall), HostError> {
-        let is_remembered = |decision: &Decision| self.is_remembered(subject, &arguments, decision, asked);
+        let is_remembered = |decision: &PolicyDecision| self.is_remembered(subject, &arguments, decision, asked);
         let (decision, counted) = self.decide(subject, &arguments, asked, None, is_remembered).await?;
         let mut record = noted(&decision);
-        let note = |record: CallDecision| asked.run.iter().for_each(|run| run.note(asked.call_id, record.clone()));
+        let note = |record: DecisionRecord| asked.run.iter().for_each(|run| run.note(asked.call_id, record.clone()));
         match (decision.action, counted) {
             (Action::Deny, _) => {
                 note(record);
@@ -196,7 +199,13 @@ impl CallPolicy {
     }
 
     /// Whether a person has approved calls like this one before, and wants not to be asked again.
-    fn is_remembered(&self, subject: &Subject, arguments: &Value, decision: &Decision, asked: &RequestContext) -> bool {
+    fn is_remembered(
+        &self,
+        subject: &Subject,
+        arguments: &Value,
+        decision: &PolicyDecision,
+        asked: &RequestContext,
+    ) -> bool {
         let rules = Arc::clone(&self.remembered.read());
         let answer = with_call(subject, arguments, asked, |call| rules.answer(call, decision, asked.run_id.as_deref()));
         answer.is_some()
@@ -210,8 +219,8 @@ impl CallPolicy {
         arguments: &Value,
         asked: &RequestContext,
         waits: Option<&WaitingCall<'_>>,
-        is_answered: impl Fn(&Decision) -> bool,
-    ) -> Result<(Decision, Counting), HostError> {
+        is_answered: impl Fn(&PolicyDecision) -> bool,
+    ) -> Result<(PolicyDecision, Counting), HostError> {
         for _ in 0..MAX_ROUNDS {
             let policy = self.current();
             let mut today = self.look_up(&policy, subject, asked).await?;
@@ -249,7 +258,7 @@ impl CallPolicy {
         }
         let message =
             format!("{} was not sent: too many calls are counted at the same time. Try again", subject.target);
-        Err(HostError::not_sent(DENIED, message))
+        Err(HostError::not_sent(CallErrorCode::Denied, message))
     }
 
     /// What was counted today of that which decides about a call; `None` where no rule about it depends on that.
@@ -284,7 +293,7 @@ impl CallPolicy {
         asked: &RequestContext,
         waits: Option<&WaitingCall<'_>>,
         today: Option<&Today>,
-    ) -> Decision {
+    ) -> PolicyDecision {
         let fresh = Mutex::default();
         let mut run = asked.run.as_ref().map_or(&fresh, |run| &run.usage).lock();
         if let Some(waits) = waits.filter(|waits| waits.in_run.swap(false, Ordering::Relaxed)) {
@@ -300,8 +309,8 @@ impl CallPolicy {
     }
 
     /// The calls of the day, with those that wait, one aside.
-    fn usage_of(&self, today: Option<&Today>, without: Option<&WaitingCall<'_>>) -> Usage {
-        let Some(today) = today else { return Usage::default() };
+    fn usage_of(&self, today: Option<&Today>, without: Option<&WaitingCall<'_>>) -> CallCounts {
+        let Some(today) = today else { return CallCounts::default() };
         let waiting = self.waiting.lock();
         today.usage(|name| {
             let own = without.map_or(0, |it| it.names.iter().filter(|own| *own == name).count() as u64);
@@ -316,7 +325,7 @@ impl CallPolicy {
         subject: &Subject,
         arguments: &Value,
         asked: &RequestContext,
-    ) -> Result<Decision, HostError> {
+    ) -> Result<PolicyDecision, HostError> {
         let policy = self.current();
         let fresh = Mutex::default();
         let run = asked.run.as_ref().map_or(&fresh, |run| &run.usage).lock();
@@ -330,21 +339,27 @@ impl CallPolicy {
         if decision.action == Action::Deny { Err(denied(subject, &decision)) } else { Ok(decision) }
     }
 
-    /// A backend that an agent added may be one that rules are about, under another name: where there are rules, a person is
-    /// asked about calls that none is about.
-    fn strictly(&self, subject: &Subject, policy: &Policy, decision: Decision) -> Decision {
-        let is_added = subject.target.backend().is_some_and(|backend| self.added.read().contains(backend));
-        match decision.cause {
-            Cause::Default if is_added && !policy.rules().is_empty() && decision.action == Action::Allow => {
-                Decision { action: Action::Ask, cause: Cause::AddedBackend, ..decision }
-            }
-            _ => decision,
+    /// A backend that an agent added may be one that rules are about, under another name, and may say anything of its tools: where
+    /// there are rules, a person is asked about calls that no rule allows by the name of the backend.
+    fn strictly(&self, subject: &Subject, policy: &Policy, decision: PolicyDecision) -> PolicyDecision {
+        let Some(backend) = subject.target.backend() else { return decision };
+        if decision.action != Action::Allow || policy.rules().is_empty() || !self.added.read().contains(backend) {
+            return decision;
         }
+        let spelled = subject.spelling.as_deref().and_then(|path| path.split('.').next());
+        let names_it = |rule: &Rule| {
+            let tail = |name: &str| rule.tool.as_str().strip_prefix(name).is_some_and(|tail| tail.starts_with('.'));
+            tail(backend) || spelled.is_some_and(tail)
+        };
+        if decision.rule.as_deref().is_some_and(names_it) {
+            return decision;
+        }
+        PolicyDecision { action: Action::Ask, cause: Cause::AddedBackend, rule: None }
     }
 
     /// What the policy says about a call that is not made.
-    pub(super) fn without_asking(&self, subject: &Subject, asked: &QuestionedCall<'_>) -> Decision {
-        let (policy, usage) = (self.current(), Usage::default());
+    pub(super) fn without_asking(&self, subject: &Subject, asked: &QuestionedCall<'_>) -> PolicyDecision {
+        let (policy, usage) = (self.current(), CallCounts::default());
         let decision = subject.with_call(*asked, |call| policy.decide(call, &usage, &usage));
         self.strictly(subject, &policy, decision)
     }
@@ -364,7 +379,7 @@ impl CallPolicy {
     pub(super) fn note_repeated(&self, subject: &Subject, arguments: &Value, asked: &RequestContext, state: CallState) {
         let (policy, Some(run)) = (self.current(), &asked.run) else { return };
         let mut usage = run.usage.lock();
-        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &usage, &Usage::default()));
+        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &usage, &CallCounts::default()));
         if policy.needs_usage() && state != CallState::NotSent {
             usage.add(&subject.path, decision.rule.as_deref());
         }
@@ -403,17 +418,19 @@ impl CallPolicy {
         subject: &Subject,
         arguments: Value,
         waits: &WaitingCall<'_>,
-        record: &mut CallDecision,
+        record: &mut DecisionRecord,
         check_edited: impl Fn(&Value) -> Result<(), HostError>,
     ) -> Result<(Value, CountedCall), HostError> {
         let (decision, asked) = (waits.decision, waits.asked);
         let Some(approver) = &asked.approver else {
-            if asked.run.as_ref().is_some_and(|run| run.begin_again(asked.call_id, None)) {
+            if let Some(run) = &asked.run
+                && run.begin_again(asked.call_id, None).await
+            {
                 // The call is dropped with the run.
                 return std::future::pending().await;
             }
             record.verdict = None;
-            let has_changed = asked.run.as_ref().is_some_and(|run| run.watch().is_some());
+            let has_changed = asked.run.as_ref().is_some_and(|run| run.has_changed_before(asked.call_id));
             return Err(if has_changed { too_late_to_ask(subject, decision) } else { cannot_ask(subject, decision) });
         };
         let text = arguments.to_string();
@@ -468,7 +485,7 @@ impl CallPolicy {
         arguments: &Value,
         waits: &WaitingCall<'_>,
     ) -> Result<CountedCall, HostError> {
-        let is_answered = |decision: &Decision| was_answered_for(decision, waits.decision, waits.asked);
+        let is_answered = |decision: &PolicyDecision| was_answered_for(decision, waits.decision, waits.asked);
         let decided = self.decide(subject, arguments, waits.asked, Some(waits), is_answered).await?;
         match decided {
             (_, Counting::Counted(counted)) => Ok(CountedCall { was_asked: true, ..counted }),
@@ -484,10 +501,11 @@ impl CallPolicy {
 
 /// Whether the answer to the question of `before` also answers the question of `decision`: the same rule asks, or one that the
 /// same person may answer. In a run that was paused the person was asked by the rule of the kept question, not by `before`.
-fn was_answered_for(decision: &Decision, before: &Decision, asked: &RequestContext) -> bool {
+fn was_answered_for(decision: &PolicyDecision, before: &PolicyDecision, asked: &RequestContext) -> bool {
     let call = u32::try_from(asked.call_id).map(CallId).ok();
     let approver = asked.approver.as_ref().zip(call);
-    let has_approvers = |decision: &Decision| decision.rule.as_ref().is_some_and(|rule| !rule.approvers.is_empty());
+    let has_approvers =
+        |decision: &PolicyDecision| decision.rule.as_ref().is_some_and(|rule| !rule.approvers.is_empty());
     let (asked_by, had_approvers) = match approver.and_then(|(approver, call)| approver.kept_question(call)) {
         Some(kept) => (kept.rule_key, !kept.approvers.is_empty()),
         None => (rule_key(before), has_approvers(before)),
@@ -506,7 +524,7 @@ fn was_answered_for(decision: &Decision, before: &Decision, asked: &RequestConte
     }
 }
 
-fn rule_key(decision: &Decision) -> Option<String> {
+fn rule_key(decision: &PolicyDecision) -> Option<String> {
     decision.rule.as_ref().map(|rule| rule.approval_key())
 }
 
@@ -540,25 +558,29 @@ impl Subject {
         Subject::new(Target::Function(name.to_owned()), traits)
     }
 
-    /// A tool that there is not, by the name that it was asked for.
-    pub(super) fn unknown(path: &str) -> Self {
-        let target = match path.split_once('.') {
-            Some((backend, tool)) => Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() },
-            None => Target::Function(path.to_owned()),
-        };
-        let (backend, tool) = path.split_once('.').unwrap_or(("", path));
+    /// A tool that there is not.
+    pub(super) fn unknown_tool(backend: &str, tool: &str) -> Self {
+        let target = Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() };
         Subject::new(target, Traits::of(backend, tool, None))
     }
 
+    /// A tool that there is not, by the path that a person typed.
+    pub(super) fn unknown(path: &str) -> Self {
+        match path.split_once('.') {
+            Some((backend, tool)) => Subject::unknown_tool(backend, tool),
+            None => Subject::new(Target::Function(path.to_owned()), Traits::of("", path, None)),
+        }
+    }
+
     /// The call that a policy decides about.
-    pub(super) fn with_call<T>(&self, asked: QuestionedCall<'_>, use_call: impl FnOnce(&Call<'_>) -> T) -> T {
+    pub(super) fn with_call<T>(&self, asked: QuestionedCall<'_>, use_call: impl FnOnce(&PolicyCall<'_>) -> T) -> T {
         let path = &*self.path;
         let paths = [path, self.spelling.as_deref().unwrap_or(path)];
         let (backend, tool) = match &self.target {
             Target::Tool { backend, tool } => (backend.as_str(), tool.as_str()),
             Target::Function(name) => ("", name.as_str()),
         };
-        use_call(&Call {
+        use_call(&PolicyCall {
             paths: if self.spelling.is_some() { &paths } else { &paths[..1] },
             backend,
             tool,
@@ -571,7 +593,7 @@ impl Subject {
 }
 
 /// What the policy certainly does to a call of a chain that is not made yet.
-pub fn foresee(policy: &Policy, found: ToolRef<'_>, caller: &str, arguments: Option<&Value>) -> Option<Decision> {
+pub fn foresee(policy: &Policy, found: ToolRef<'_>, caller: &str, arguments: Option<&Value>) -> Option<PolicyDecision> {
     // As they will be sent: JavaScript writes 1.0 as 1.
     let known: Option<Value> = arguments.and_then(|it| serde_json::from_str(&toolgate_json::stringify(it)).ok());
     let foreknown = if known.is_some() { Foreknown::Yes } else { Foreknown::No };
@@ -582,9 +604,9 @@ pub fn foresee(policy: &Policy, found: ToolRef<'_>, caller: &str, arguments: Opt
 }
 
 /// A decision as reports have it.
-fn noted(decision: &Decision) -> CallDecision {
+fn noted(decision: &PolicyDecision) -> DecisionRecord {
     let rule = decision.rule.as_ref().map(|rule| rule.id.clone());
-    CallDecision { action: decision.action.name(), rule, ..CallDecision::default() }
+    DecisionRecord { action: decision.action.name(), rule, ..DecisionRecord::default() }
 }
 
 /// How rules name the caller.
@@ -596,7 +618,7 @@ fn with_call<T>(
     subject: &Subject,
     arguments: &Value,
     asked: &RequestContext,
-    use_call: impl FnOnce(&Call<'_>) -> T,
+    use_call: impl FnOnce(&PolicyCall<'_>) -> T,
 ) -> T {
     let profile = asked.profile.map_or(DIRECT, |profile| profile.name());
     let question = QuestionedCall { path: &subject.path, arguments, caller: caller_name(asked), profile };
@@ -605,7 +627,7 @@ fn with_call<T>(
 
 /// Edited arguments keep their kind: a tool takes an object, a function a list.
 fn read_edited(text: &str, original: &Value) -> Result<Value, HostError> {
-    let invalid = |message: String| HostError::not_sent("INVALID_ARGUMENTS", message);
+    let invalid = |message: String| HostError::not_sent(CallErrorCode::InvalidArguments, message);
     let edited: Value = serde_json::from_str(text)
         .map_err(|error| invalid(format!("the arguments that a person edited are not JSON: {error}")))?;
     match (original, &edited) {

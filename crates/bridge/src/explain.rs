@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_catalog::{Resolution, ToolRef};
-use toolgate_policy::{Call, Decision, Rule, RuleMatch, Traits, Usage, WrittenRule};
+use toolgate_policy::{CallCounts, PolicyCall, PolicyDecision, Rule, RuleMatch, Traits, WrittenRule};
 use toolgate_wire::{CallerScope, Target};
 
 use super::decide::{LOCAL, Subject};
@@ -37,7 +37,7 @@ pub struct Explained {
     /// What the tool may do.
     pub traits: Traits,
     /// What happens.
-    pub decision: Decision,
+    pub decision: PolicyDecision,
     /// Every rule with what it says of the call, in the order in which they decide.
     pub rules: Vec<(Arc<Rule>, RuleMatch)>,
 }
@@ -64,9 +64,9 @@ impl Bridge {
         };
         let is_known = found.is_some();
         let subject = found.map_or_else(|| Subject::unknown(asked.path), Subject::of);
-        let usage = Usage::default();
+        let usage = CallCounts::default();
         let decision = self.policy.without_asking(&subject, &asked);
-        let rules = subject.with_call(asked, |call: &Call<'_>| self.policy().explain(call, &usage, &usage));
+        let rules = subject.with_call(asked, |call: &PolicyCall<'_>| self.policy().explain(call, &usage, &usage));
         Explained { tool: subject.target.to_string(), is_known, traits: subject.traits, decision, rules }
     }
 
@@ -110,7 +110,7 @@ impl Bridge {
         let path = call.target.to_string();
         let subject = match &call.target {
             Target::Tool { backend, tool } => {
-                catalog.tool(backend, tool).map_or_else(|| Subject::unknown(&path), Subject::of)
+                catalog.tool(backend, tool).map_or_else(|| Subject::unknown_tool(backend, tool), Subject::of)
             }
             Target::Function(name) => Subject::function(name, false),
         };

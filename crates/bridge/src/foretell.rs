@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
-use toolgate_functions::Registry;
-use toolgate_policy::{Action, Decision, Policy};
-use toolgate_wire::Target;
+use toolgate_functions::{AliasedTool, HostFunction, Registry};
+use toolgate_policy::{Action, Policy, PolicyDecision};
+use toolgate_wire::{CallErrorCode, Target};
 
-use super::decide::{DENIED, Subject, expired};
-use super::{Bridge, RequestContext};
+use super::decide::{Subject, expired};
+use super::{Access, Bridge, RequestContext, ScopedCatalog, may_come_up};
 use crate::marks::has_marks;
 
 /// A call that the policy allows or asks about.
@@ -19,11 +19,11 @@ pub struct Foretold {
     /// Whether the tool is known to change nothing.
     reads_only: bool,
     /// What the policy says.
-    pub decision: Decision,
+    pub decision: PolicyDecision,
 }
 
 impl Foretold {
-    /// Whether the call changes nothing and needs nobody's approval.
+    /// Whether the call changes nothing and needs no approval.
     pub fn is_read(&self) -> bool {
         self.reads_only && self.decision.action == Action::Allow
     }
@@ -37,7 +37,8 @@ impl Foretold {
         }
         data.insert("do".to_owned(), json!("ask"));
         data.insert("reason".to_owned(), json!(reason));
-        HostError::not_sent(DENIED, format!("a person denied {}{why}", self.target)).with_data(Value::Object(data))
+        HostError::not_sent(CallErrorCode::Denied, format!("a person denied {}{why}", self.target))
+            .with_data(Value::Object(data))
     }
 
     /// The error of a call whose question expired.
@@ -67,18 +68,52 @@ impl Bridge {
         let subject = match target {
             Target::Tool { backend, tool } => {
                 match self.admit(backend, tool, arguments, asked) {
-                    Err(fault) if fault.code == "INVALID_ARGUMENTS" && has_marks(&arguments.to_string()) => {}
+                    Err(fault)
+                        if fault.code == CallErrorCode::InvalidArguments && has_marks(&arguments.to_string()) => {}
                     admitted => drop(admitted?),
                 }
                 self.subject(backend, tool, asked)?
             }
             Target::Function(name) => {
+                let function = functions.get(name);
                 // One that does not exist fails without an effect.
-                let reads_only = functions.get(name).is_none_or(|function| function.reads_only_with(arguments));
+                let reads_only = function.is_none_or(|function| function.reads_only_with(arguments));
+                let target = target.clone();
+                if let Some((subject, arguments)) = function.and_then(|it| self.aliased(it, arguments)) {
+                    let decision = self.policy.foretell(&subject, &arguments, asked)?;
+                    return Ok(Foretold { reads_only, target, decision });
+                }
                 Subject::function(name, reads_only)
             }
         };
         let decision = self.policy.foretell(&subject, arguments, asked)?;
         Ok(Foretold { reads_only: subject.traits.read_only, target: subject.target, decision })
+    }
+
+    /// The same for a call of a tool whose backend is not up: it is started again and waited for, as [`Bridge::call`] does.
+    pub async fn foretell_once_up(
+        &self,
+        target: &Target,
+        arguments: &Value,
+        functions: &Registry,
+        asked: &RequestContext,
+    ) -> Result<Foretold, HostError> {
+        match (self.foretell(target, arguments, functions, asked), target) {
+            (Err(refused), Target::Tool { backend, .. }) if may_come_up(&refused) => {
+                self.wait_until_up(backend, asked, refused).await?;
+                self.foretell(target, arguments, functions, asked)
+            }
+            (foretold, _) => foretold,
+        }
+    }
+
+    /// What the policy is asked about where a function is a tool under another name, with the arguments of that tool; `None` for
+    /// other functions, and where the tool is not known.
+    pub(super) fn aliased(&self, function: &HostFunction, arguments: &Value) -> Option<(Subject, Value)> {
+        let AliasedTool { backend, tool } = function.tool()?;
+        let catalog = self.catalog.load();
+        let found = ScopedCatalog::new(&catalog, &Access::All, &Access::All).tool(backend, tool)?;
+        let arguments = arguments.get(0).filter(|first| first.is_object()).cloned();
+        Some((Subject::of(found), arguments.unwrap_or_else(|| json!({}))))
     }
 }

@@ -11,16 +11,13 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 
 use super::{AllowedEffects, Bridge, RequestContext, ScopedCatalog, not_read_only};
 use toolgate_catalog::{Catalog, ToolRef};
-use toolgate_functions::{CallContext, FailedEffect, FunctionError, Registry};
+use toolgate_functions::{CallContext, ErrorCode, FailedEffect, FunctionError, Registry};
 use toolgate_mcp::{JsonText, TreeError, process_budget};
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{ByteBudget, BytePermit, CallId, CallState};
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{ByteBudget, BytePermit, CallErrorCode, CallId, CallState};
 
 /// The most memory that the arguments of one call take.
 pub(crate) const MAX_TREE_BYTES: usize = 128 << 20;
-
-/// Codes of calls that were given up: those of tools, and those of host functions.
-const ENDED_WITH_RUN: [&str; 2] = ["CANCELLED", "ABORTED"];
 
 /// What one run may call: the tools that its caller may use, and host functions.
 pub struct RunHost {
@@ -82,9 +79,9 @@ impl RunHost {
         let tree = JsonText::counted(args, &self.arguments).and_then(|text| text.into_tree(MAX_TREE_BYTES));
         tree.map_err(|error| {
             let code = match error {
-                TreeError::NotJson(_) => "INVALID_ARGUMENTS",
-                TreeError::TooManyValues { .. } => "TOO_LARGE",
-                TreeError::OverBudget(_) => "OVER_BUDGET",
+                TreeError::NotJson(_) => CallErrorCode::InvalidArguments,
+                TreeError::TooManyValues { .. } => CallErrorCode::TooLarge,
+                TreeError::OverBudget(_) => CallErrorCode::OverBudget,
             };
             HostError::not_sent(code, error.to_string())
         })
@@ -93,7 +90,9 @@ impl RunHost {
     fn call_tool(&self, id: CallId, backend: String, tool: String, args: String) -> HostFuture {
         let (arguments, permit) = match self.read(args) {
             Ok((Value::Object(arguments), permit)) => (arguments, permit),
-            Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")),
+            Ok(_) => {
+                return failed(HostError::not_sent(CallErrorCode::InvalidArguments, "the arguments are no object"));
+            }
             Err(error) => return failed(error),
         };
         let (bridge, asked, held) = (self.bridge.clone(), self.asked_by(id), self.held.clone());
@@ -121,7 +120,7 @@ impl RunHost {
         }
         let (args, permit) = match self.read(args) {
             Ok((Value::Array(args), permit)) => (args, permit),
-            Ok(_) => return failed(HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no list")),
+            Ok(_) => return failed(HostError::not_sent(CallErrorCode::InvalidArguments, "the arguments are no list")),
             Err(error) => return failed(error),
         };
         let (functions, context) = (self.functions.clone(), self.context.clone());
@@ -141,20 +140,46 @@ impl RunHost {
 /// Returns the answer of a call. If the call failed only because its run has ended, it never returns, so that the failure is not
 /// recorded: the call stays open in the record, and is made or asked about when the run is resumed.
 async fn unless_ended<T>(end: &CancellationToken, answer: Result<T, HostError>) -> Result<T, HostError> {
-    if end.is_cancelled() && answer.as_ref().is_err_and(|error| ENDED_WITH_RUN.contains(&error.code.as_str())) {
+    if end.is_cancelled() && answer.as_ref().is_err_and(was_given_up) {
         // The engine drops the calls of a run that has ended.
         return std::future::pending().await;
     }
     answer
 }
 
-fn host_error(error: FunctionError) -> HostError {
-    let state = match error.effect {
+/// Whether a call was given up: one of a tool, or one of a host function.
+fn was_given_up(error: &HostError) -> bool {
+    matches!(error.code, CallErrorCode::Cancelled | CallErrorCode::Aborted)
+}
+
+/// No wildcard arm: a new code of functions must choose.
+fn call_error_code(code: ErrorCode) -> CallErrorCode {
+    match code {
+        ErrorCode::UnknownFunction => CallErrorCode::UnknownFunction,
+        ErrorCode::InvalidArguments => CallErrorCode::InvalidArguments,
+        ErrorCode::Refused => CallErrorCode::Refused,
+        ErrorCode::TooLarge => CallErrorCode::TooLarge,
+        ErrorCode::OverBudget => CallErrorCode::OverBudget,
+        ErrorCode::Timeout => CallErrorCode::Timeout,
+        ErrorCode::Aborted => CallErrorCode::Aborted,
+        ErrorCode::Unavailable => CallErrorCode::Unavailable,
+        ErrorCode::Failed => CallErrorCode::Failed,
+    }
+}
+
+/// What is known of a call of a function that failed.
+pub(super) fn state_of(effect: FailedEffect) -> CallState {
+    match effect {
         FailedEffect::NotSent => CallState::NotSent,
         FailedEffect::Failed => CallState::Failed,
         FailedEffect::Unknown => CallState::Unknown,
-    };
-    HostError { code: error.code_text().to_owned(), message: error.message, data: error.data, state }
+    }
+}
+
+fn host_error(error: FunctionError) -> HostError {
+    let state = state_of(error.effect);
+    let code = error.custom_code.as_deref().map_or_else(|| call_error_code(error.code), CallErrorCode::named);
+    HostError { code, message: error.message, data: error.data, state }
 }
 
 fn failed(error: HostError) -> HostFuture {
@@ -207,10 +232,10 @@ impl Host for RunHost {
 
     fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
         let asked = RequestContext { call_id: u64::from(id.0), ..self.asked.clone() };
-        self.bridge.note_repeated(target, args, &asked, state);
+        self.bridge.note_repeated(target, args, &self.functions, &asked, state);
     }
 
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
+    fn decision(&self, id: CallId) -> Option<DecisionRecord> {
         let noted = self.asked.run.as_ref()?.take_decision(id);
         // Who answered, also before this process had the run, is known to the approver.
         self.asked.approver.as_ref().and_then(|approver| approver.answered(id)).or(noted)
@@ -250,7 +275,7 @@ mod tests {
     #[test]
     fn a_call_that_ended_with_its_run_has_no_answer() {
         let end = CancellationToken::new();
-        let given_up = || Err(HostError::not_sent("CANCELLED", "the call was cancelled"));
+        let given_up = || Err(HostError::not_sent(CallErrorCode::Cancelled, "the call was cancelled"));
         assert!(polled(&end, given_up()).is_ready());
         end.cancel();
         assert!(polled(&end, given_up()).is_pending());

@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_functions::{CallContext, ErrorCode, FunctionAnswer, FunctionError, HostFunction, Registry};
+use toolgate_functions::{CallContext, ErrorCode, FunctionAnswer, FunctionError, Registry};
 use toolgate_mcp::{bounded_tree, process_budget};
 
 use toolgate_plan::suggest::listed;
@@ -55,34 +55,25 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 
 pub use day_counts::{CountError, CountFuture, DayCounts};
 pub use decide::RunCalls;
+pub use decide::foresee;
 use decide::{CallPolicy, Subject};
-pub use decide::{foresee, is_denial};
 pub use explain::{Explained, QuestionedCall, caller_in_rules, standing_applies, standing_words};
 pub use foretell::{Foretold, stages};
 use host::MAX_TREE_BYTES;
 pub use host::RunHost;
 pub use host::is_annotated_read_only;
+use login::MissingLogins;
 pub use mcp::McpProvider;
 pub use observer::ResultObserver;
-pub use provider::{AllowedEffects, Answer, Provider, ProviderFuture, RequestContext};
+pub use provider::{AllowedEffects, Answer, ComingUp, Provider, ProviderFuture, RequestContext};
 pub use question_watch::QuestionWatch;
 use rates::CallRates;
 pub use scoped_catalog::ScopedCatalog;
 pub use server_questions::check_answer;
 pub use toolgate_wire::Access;
-use toolgate_wire::{CallRate, CallState, Target};
+use toolgate_wire::{CallErrorCode, CallRate, CallState, Target};
 
 use crate::approvals::{Approver, AskedCall, Remember, RememberError, RememberedRule, RememberedRules};
-
-/// The code of a call that the backend answered with a JSON-RPC error; `data` has its code, message and data.
-pub const REJECTED: &str = "REJECTED";
-/// The code of a call to a backend that is still starting, or disabled.
-pub const NOT_READY: &str = "NOT_READY";
-/// The code of a call to a backend whose start failed.
-pub const FAILED_TO_START: &str = "FAILED_TO_START";
-
-/// The code of a call that needs a person to log in; `data.command` is the command for it.
-pub const NEEDS_LOGIN: &str = "NEEDS_LOGIN";
 
 /// Longest list of argument problems in one message.
 const SHOWN_PROBLEMS: usize = 5;
@@ -94,6 +85,9 @@ pub struct Bridge {
     rates: CallRates,
     observer: OnceLock<Arc<dyn ResultObserver>>,
     policy: CallPolicy,
+    missing_logins: MissingLogins,
+    /// The address of the page on which people of this machine decide about calls and log in.
+    page: OnceLock<String>,
 }
 
 impl Bridge {
@@ -105,6 +99,8 @@ impl Bridge {
             rates: CallRates::default(),
             observer: OnceLock::new(),
             policy: CallPolicy::default(),
+            missing_logins: MissingLogins::default(),
+            page: OnceLock::new(),
         }
     }
 
@@ -187,24 +183,35 @@ impl Bridge {
             return Ok(());
         }
         let subject = Subject::request(backend, method);
-        let unchanged = |_: &Value| Err(HostError::not_sent("INVALID_ARGUMENTS", "such a request cannot be edited"));
+        let unchanged =
+            |_: &Value| Err(HostError::not_sent(CallErrorCode::InvalidArguments, "such a request cannot be edited"));
         self.policy.permit(&subject, params, asked, unchanged).await.map(|_| ())
     }
 
     /// Counts a call of a run that goes on from its record, and notes what the policy says about it.
-    pub fn note_repeated(&self, target: &Target, args: &[u8], asked: &RequestContext, state: CallState) {
+    pub(crate) fn note_repeated(
+        &self,
+        target: &Target,
+        args: &[u8],
+        functions: &Registry,
+        asked: &RequestContext,
+        state: CallState,
+    ) {
         if self.policy.current().allows_everything() {
             return;
         }
         // A call whose arguments take more was not made.
         let tree = std::str::from_utf8(args).ok().map(|args| bounded_tree(args, MAX_TREE_BYTES));
         let Some(Ok(arguments)) = tree else { return };
-        let subject = match target {
+        let (subject, arguments) = match target {
             Target::Tool { backend, tool } => match self.subject(backend, tool, asked) {
-                Ok(subject) => subject,
+                Ok(subject) => (subject, arguments),
                 Err(_) => return,
             },
-            Target::Function(name) => Subject::function(name, false),
+            Target::Function(name) => {
+                let aliased = functions.get(name).and_then(|function| self.aliased(function, &arguments));
+                aliased.unwrap_or_else(|| (Subject::function(name, false), arguments))
+            }
         };
         self.policy.note_repeated(&subject, &arguments, asked, state);
     }
@@ -242,7 +249,12 @@ impl Bridge {
     ) -> Result<Answer, HostError> {
         let arguments = Value::Object(arguments);
         check_time(&asked)?;
-        let admitted = self.admit(backend, tool, &arguments, &asked)?;
+        let admitted = match self.admit(backend, tool, &arguments, &asked) {
+            Err(refused) if may_come_up(&refused) => {
+                Box::pin(self.admit_once_up(backend, tool, &arguments, &asked, refused)).await?
+            }
+            admitted => admitted?,
+        };
         if self.policy.current().allows_everything() {
             let answer = self.send(admitted, arguments, asked)?.await?;
             self.tell(backend, tool, &answer);
@@ -279,7 +291,7 @@ impl Bridge {
             // Looking for a login again and again must not use up what a rule grants.
             Err(error)
                 if error.state == CallState::NotSent
-                    && (error.code == NEEDS_LOGIN || !was_sent_before(approver.as_ref(), call)) =>
+                    && (error.code == CallErrorCode::NeedsLogin || !was_sent_before(approver.as_ref(), call)) =>
             {
                 self.policy.take_back(&counted, run.as_deref());
             }
@@ -306,7 +318,14 @@ impl Bridge {
         if !asked.sends(reads_only) {
             return Ok(Box::pin(std::future::pending()));
         }
-        Ok(provider.call(name, arguments, *asked))
+        let sent = asked.ends(reads_only);
+        let answer = provider.call(name, arguments, *asked);
+        let Some(sent) = sent else { return Ok(answer) };
+        Ok(Box::pin(async move {
+            let answer = answer.await;
+            sent.ended(answer.as_ref().map_or_else(|error| error.state, |_| CallState::Applied));
+            answer
+        }))
     }
 
     /// Calls a host function. One that calls a tool is decided about as that tool, when it calls it.
@@ -327,18 +346,25 @@ impl Bridge {
             let reads_only = functions.get(name).is_some_and(|function| function.reads_only_with(&args));
             let subject = Subject::function(name, reads_only);
             (args, _) = self.policy.permit(&subject, args, &asked, |_| Ok(())).await.map_err(|error| {
-                let denied = FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(&error.code);
+                let denied =
+                    FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(error.code.as_str());
                 FunctionError { data: error.data, ..denied }
             })?;
         }
         let Value::Array(args) = args else { return Err(FunctionError::failed("the arguments are no list")) };
-        let may_repeat = |function: &HostFunction| function.is_tool() || function.is_idempotent();
-        if !asked.sends(functions.get(name).is_some_and(may_repeat)) {
+        // One that is a tool is noted when it calls the tool.
+        let may_repeat = functions.get(name).is_some_and(|function| function.is_tool() || function.is_idempotent());
+        if !asked.sends(may_repeat) {
             return std::future::pending().await;
         }
+        let sent = asked.ends(may_repeat);
         let budget = asked.budget.clone().unwrap_or_else(|| process_budget().clone());
         let context = CallContext { host: Some(Arc::new(asked)), budget, ..context };
-        functions.answer(name, context, args).await
+        let answer = functions.answer(name, context, args).await;
+        if let Some(sent) = sent {
+            sent.ended(answer.as_ref().map_or_else(|error| host::state_of(error.effect), |_| CallState::Applied));
+        }
+        answer
     }
 
     /// What the policy is asked about.
@@ -364,11 +390,8 @@ impl Bridge {
         let provider = || self.providers.read().get(known.name()).cloned();
         let Some(found) = view.tool(backend, tool) else {
             let mut error = unknown_tool(view, known, tool);
-            if let Some(provider) = provider() {
-                provider.retry();
-                if provider.has_more_tools() {
-                    error.message += ". The server lists more tools than are kept, so some of them are left out";
-                }
+            if provider().is_some_and(|provider| provider.has_more_tools()) {
+                error.message += ". The server lists more tools than are kept, so some of them are left out";
             }
             return Err(error);
         };
@@ -390,6 +413,33 @@ impl Bridge {
     }
 }
 
+impl Bridge {
+    /// The same for a tool that is not known because its backend is not up: waits for the backend first.
+    async fn admit_once_up(
+        &self,
+        backend: &str,
+        tool: &str,
+        arguments: &Value,
+        asked: &RequestContext,
+        refused: HostError,
+    ) -> Result<AdmittedCall, HostError> {
+        self.wait_until_up(backend, asked, refused).await?;
+        self.admit(backend, tool, arguments, asked)
+    }
+
+    /// Starts a backend again that refused a call because it is not up, and waits for it within the time of the run.
+    async fn wait_until_up(&self, backend: &str, asked: &RequestContext, refused: HostError) -> Result<(), HostError> {
+        let provider = {
+            let catalog = self.catalog.load();
+            let view = ScopedCatalog::new(&catalog, &asked.access, &asked.tools);
+            view.backend(backend).and_then(|known| self.providers.read().get(known.name()).cloned())
+        };
+        let Some(provider) = provider else { return Err(refused) };
+        provider.come_up(asked).await?;
+        check_time(asked)
+    }
+}
+
 /// A call about which everything but the policy is decided.
 struct AdmittedCall {
     provider: Arc<dyn Provider>,
@@ -401,13 +451,18 @@ struct AdmittedCall {
     subject: Option<Subject>,
 }
 
+/// Whether a call was refused because its backend is not up.
+fn may_come_up(refused: &HostError) -> bool {
+    matches!(refused.code, CallErrorCode::NotReady | CallErrorCode::FailedToStart)
+}
+
 /// Whether the run around a call still goes on: nothing is sent after its end.
 fn check_time(asked: &RequestContext) -> Result<(), HostError> {
     if asked.cancel.is_cancelled() {
-        return Err(HostError::not_sent("CANCELLED", "the call was cancelled"));
+        return Err(HostError::not_sent(CallErrorCode::Cancelled, "the call was cancelled"));
     }
     if asked.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-        return Err(HostError::not_sent("TIMEOUT", "the run's time was over before the call was sent"));
+        return Err(HostError::not_sent(CallErrorCode::Timeout, "the run's time was over before the call was sent"));
     }
     Ok(())
 }
@@ -420,22 +475,25 @@ fn was_sent_before(approver: Option<&Arc<dyn Approver>>, call_id: u64) -> bool {
 fn too_many_calls(rate: CallRate, wait: Duration) -> HostError {
     let seconds = wait.as_secs() + 1;
     let message = format!("this caller may make {} tool calls a minute; try again in {seconds} s", rate.calls());
-    HostError::not_sent("RATE_LIMITED", message).with_data(json!({ "retry_after_seconds": seconds }))
+    HostError::not_sent(CallErrorCode::RateLimited, message).with_data(json!({ "retry_after_seconds": seconds }))
 }
 
 /// A call that a program which only reads may not make.
 fn not_read_only(target: &str) -> HostError {
     let message = format!("{target} is not known to change nothing, and query_tools only reads: use call_tool_chain");
-    HostError::not_sent("READ_ONLY", message)
+    HostError::not_sent(CallErrorCode::ReadOnly, message)
 }
 
 fn not_an_object() -> HostError {
-    HostError::not_sent("INVALID_ARGUMENTS", "the arguments are no object")
+    HostError::not_sent(CallErrorCode::InvalidArguments, "the arguments are no object")
 }
 
 fn unknown_backend(view: ScopedCatalog<'_>, backend: &str) -> HostError {
     let near = view.near_backends(backend);
-    HostError::not_sent("UNKNOWN_BACKEND", format!("there is no backend named {backend}{}", did_you_mean(&near)))
+    HostError::not_sent(
+        CallErrorCode::UnknownBackend,
+        format!("there is no backend named {backend}{}", did_you_mean(&near)),
+    )
 }
 
 /// A backend that is not up may have more tools than are known.
@@ -449,7 +507,7 @@ fn unknown_tool(view: ScopedCatalog<'_>, backend: &Backend, tool: &str) -> HostE
         let names = view.tools_of(backend).map(|entry| entry.tool().name.as_str());
         message.extend(listed(names).map(|has| format!(". {has}")));
     }
-    HostError::not_sent("UNKNOWN_TOOL", message)
+    HostError::not_sent(CallErrorCode::UnknownTool, message)
 }
 
 fn did_you_mean(near: &[String]) -> String {
@@ -460,23 +518,23 @@ fn invalid_arguments(path: &str, problems: &[ArgumentProblem]) -> HostError {
     let shown: Vec<&str> = problems.iter().take(SHOWN_PROBLEMS).map(|problem| problem.message.as_str()).collect();
     let message = format!("the arguments do not fit {path}: {}", shown.join("; "));
     let data = problems.iter().map(|problem| json!({ "path": problem.path, "message": problem.message }));
-    HostError::not_sent("INVALID_ARGUMENTS", message).with_data(data.collect())
+    HostError::not_sent(CallErrorCode::InvalidArguments, message).with_data(data.collect())
 }
 
 /// The backend cannot be called now. `data` has its state, and the reason where there is one.
 pub fn not_ready(backend: &str, tool: Option<&str>, state: &BackendState) -> HostError {
     let (code, data) = match state {
         BackendState::Failed { reason } => {
-            (FAILED_TO_START, json!({ "backend": backend, "state": "failed", "reason": reason }))
+            (CallErrorCode::FailedToStart, json!({ "backend": backend, "state": "failed", "reason": reason }))
         }
         BackendState::Starting | BackendState::Cached => {
-            (NOT_READY, json!({ "backend": backend, "state": "starting" }))
+            (CallErrorCode::NotReady, json!({ "backend": backend, "state": "starting" }))
         }
         BackendState::NeedsLogin { command } => {
-            (NEEDS_LOGIN, json!({ "backend": backend, "state": "needs login", "command": command }))
+            (CallErrorCode::NeedsLogin, json!({ "backend": backend, "state": "needs login", "command": command }))
         }
-        BackendState::Disabled => (NOT_READY, json!({ "backend": backend, "state": "disabled" })),
-        BackendState::Ready => (NOT_READY, json!({ "backend": backend, "state": "restarting" })),
+        BackendState::Disabled => (CallErrorCode::NotReady, json!({ "backend": backend, "state": "disabled" })),
+        BackendState::Ready => (CallErrorCode::NotReady, json!({ "backend": backend, "state": "restarting" })),
     };
     HostError::not_sent(code, unready(backend, tool, state)).with_data(data)
 }

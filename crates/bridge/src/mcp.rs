@@ -2,13 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallState, Target};
+use toolgate_wire::{CallErrorCode, CallState, Target};
 
 use super::server_questions;
-use super::{
-    Answer, FAILED_TO_START, NEEDS_LOGIN, NOT_READY, Provider, ProviderFuture, REJECTED, RequestContext, not_ready,
-};
-use toolgate_backends::{Backend, CallError, CallOptions, Effect, Reply, ReplyMode, WhenUnready};
+use super::{Answer, Provider, ProviderFuture, RequestContext, not_ready};
+use toolgate_backends::{Backend, CallError, CallOptions, CallReply, Effect, ReplyMode, WhenUnready};
 
 /// Calls go to this backend.
 pub struct McpProvider(Backend);
@@ -35,9 +33,9 @@ impl Provider for McpProvider {
                     backend.call(&tool, arguments, options(asked, reply)).await
                 }
             };
-            let answer = reply.and_then(|reply| match mode {
-                ReplyMode::Value | ReplyMode::Asking(_) => Ok(Answer::Text(reply.into_text())),
-                ReplyMode::Raw | ReplyMode::Interactive(_) => reply.into_raw().map(Answer::Raw),
+            let answer = reply.map(|reply| match mode {
+                ReplyMode::Value | ReplyMode::Asking(_) => Answer::Text(reply.into_text()),
+                ReplyMode::Raw | ReplyMode::Interactive(_) => Answer::Raw(reply.into_result()),
             });
             answer.map_err(|error| host_error(backend.name(), &tool, error))
         })
@@ -70,7 +68,7 @@ async fn asking(
     tool: &str,
     arguments: Map<String, Value>,
     asked: RequestContext,
-) -> Result<Result<Reply, CallError>, HostError> {
+) -> Result<Result<CallReply, CallError>, HostError> {
     let target = Target::Tool { backend: backend.name().to_owned(), tool: tool.to_owned() };
     let settled = server_questions::settle(&asked, &target, &arguments).await?;
     let kept = server_questions::kept_answers(&settled);
@@ -96,7 +94,7 @@ async fn asking(
         };
         answers = answer?;
     }
-    Err(HostError::new("INPUT_REQUIRED", "the tool asks without end"))
+    Err(HostError::new(CallErrorCode::InputRequired, "the tool asks without end"))
 }
 
 /// Calls a tool of a server that may ask a person something, in a run that begins again then as one that can wait.
@@ -105,13 +103,13 @@ async fn noticing(
     tool: &str,
     arguments: Map<String, Value>,
     asked: RequestContext,
-) -> Result<Reply, CallError> {
+) -> Result<CallReply, CallError> {
     let (run, call_id) = (asked.run.clone(), asked.call_id);
     let reply = ReplyMode::Asking(server_questions::form_client());
     let reply = backend.call(tool, arguments, options(asked, reply)).await;
     if let (Err(CallError::InputRequired { requests, .. }), Some(run)) = (&reply, run)
         && server_questions::is_form(requests)
-        && run.begin_again(call_id, Some(backend.name()))
+        && run.begin_again(call_id, Some(backend.name())).await
     {
         // The call is dropped with the run.
         return std::future::pending().await;
@@ -129,32 +127,32 @@ fn host_error(backend: &str, tool: &str, error: CallError) -> HostError {
         return not_ready(backend, Some(tool), &state.in_catalog(true));
     }
     let (code, data) = describe(&error);
-    HostError { code: code.to_owned(), message: error.to_string(), data, state }
+    HostError { code, message: error.to_string(), data, state }
 }
 
 /// A short name for the failure, and what a program may want to know of it. No wildcard arm: a new error must choose.
-fn describe(error: &CallError) -> (&'static str, Option<Value>) {
+fn describe(error: &CallError) -> (CallErrorCode, Option<Value>) {
     match error {
-        CallError::Unknown { .. } => ("UNKNOWN_TOOL", None),
-        CallError::Tool(fault) => ("TOOL_FAILED", fault.data.clone()),
+        CallError::Unknown { .. } => (CallErrorCode::UnknownTool, None),
+        CallError::Tool(fault) => (CallErrorCode::ToolFailed, fault.data.clone()),
         CallError::Rejected { code, message, data } => {
-            (REJECTED, Some(json!({ "code": code, "message": message, "data": data })))
+            (CallErrorCode::Rejected, Some(json!({ "code": code, "message": message, "data": data })))
         }
-        CallError::InputRequired { requests, .. } => ("INPUT_REQUIRED", Some(requests.clone())),
-        CallError::Timeout { .. } => ("TIMEOUT", None),
-        CallError::Crashed { stderr, .. } => ("CRASHED", Some(json!({ "stderr": stderr }))),
-        CallError::NotReady { state, .. } if state.may_become_ready() => (NOT_READY, None),
-        CallError::NotReady { .. } => (FAILED_TO_START, None),
-        CallError::Unreachable { .. } => ("UNREACHABLE", None),
-        CallError::Cancelled { .. } => ("CANCELLED", None),
-        CallError::Protocol { .. } => ("PROTOCOL", None),
-        CallError::Http { status, .. } => ("HTTP", Some(json!({ "status": status }))),
-        CallError::TooLarge { .. } | CallError::TooManyValues { .. } => ("TOO_LARGE", None),
-        CallError::OverBudget { .. } => ("OVER_BUDGET", None),
+        CallError::InputRequired { requests, .. } => (CallErrorCode::InputRequired, Some(requests.clone())),
+        CallError::Timeout { .. } => (CallErrorCode::Timeout, None),
+        CallError::Crashed { stderr, .. } => (CallErrorCode::Crashed, Some(json!({ "stderr": stderr }))),
+        CallError::NotReady { state, .. } if state.may_become_ready() => (CallErrorCode::NotReady, None),
+        CallError::NotReady { .. } => (CallErrorCode::FailedToStart, None),
+        CallError::Unreachable { .. } => (CallErrorCode::Unreachable, None),
+        CallError::Cancelled { .. } => (CallErrorCode::Cancelled, None),
+        CallError::Protocol { .. } => (CallErrorCode::Protocol, None),
+        CallError::Http { status, .. } => (CallErrorCode::Http, Some(json!({ "status": status }))),
+        CallError::TooLarge { .. } | CallError::TooManyValues { .. } => (CallErrorCode::TooLarge, None),
+        CallError::OverBudget { .. } => (CallErrorCode::OverBudget, None),
         CallError::NeedsLogin { command, scopes } => {
-            (NEEDS_LOGIN, Some(json!({ "command": command, "scopes": scopes })))
+            (CallErrorCode::NeedsLogin, Some(json!({ "command": command, "scopes": scopes })))
         }
-        CallError::Auth(_) => ("LOGIN_FAILED", None),
-        CallError::Overloaded { .. } => ("OVERLOADED", None),
+        CallError::Auth(_) => (CallErrorCode::LoginFailed, None),
+        CallError::Overloaded { .. } => (CallErrorCode::Overloaded, None),
     }
 }

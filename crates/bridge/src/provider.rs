@@ -13,9 +13,9 @@ use toolgate_engine::HostError;
 use super::{Access, RunCalls};
 use crate::approvals::Approver;
 use toolgate_backends::ReplyMode;
-use toolgate_mcp::result::{Wrapping, value};
+use toolgate_mcp::result::{ToolFault, ToolResult, Wrapping};
 use toolgate_mcp::{JsonText, Progress, TraceContext};
-use toolgate_wire::{ByteBudget, BytePermit, CallRate, CallerScope, Profile};
+use toolgate_wire::{ByteBudget, BytePermit, CallErrorCode, CallRate, CallState, CallerScope, Profile};
 
 /// The most memory that an answer takes where it becomes a tree.
 const MAX_TREE_BYTES: usize = 128 << 20;
@@ -23,13 +23,19 @@ const MAX_TREE_BYTES: usize = 128 << 20;
 /// An answer on its way.
 pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<Answer, HostError>> + Send>>;
 
+/// A backend on its way up.
+pub type ComingUp = Pin<Box<dyn Future<Output = Result<(), HostError>> + Send>>;
+
 /// Carries out the calls of one backend.
 pub trait Provider: Send + Sync + 'static {
     /// Calls a tool by its own name with arguments that were checked.
     fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture;
 
-    /// Starts the backend again if its last start failed. A call asked for one of its tools, which are not known.
-    fn retry(&self) {}
+    /// Waits until the backend is up and the catalog shows its tools: a call asks for one that is not known. Starts it again if its last
+    /// start failed. An error is why it is not up in the time of the call.
+    fn come_up(&self, _asked: &RequestContext) -> ComingUp {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Whether the backend lists more tools than are kept, so that an unknown one may be one of the others.
     fn has_more_tools(&self) -> bool {
@@ -115,9 +121,30 @@ impl RequestContext {
         self.run.as_ref().and_then(|run| run.watch()).is_none_or(|watch| watch.sends(self.call_id, changes_nothing))
     }
 
+    /// What notices the end of a call that was sent, in a run that may begin again.
+    pub(super) fn ends(&self, changes_nothing: bool) -> Option<SentCall> {
+        let run = self.run.clone().filter(|run| !changes_nothing && run.watch().is_some())?;
+        Some(SentCall { run, call_id: self.call_id })
+    }
+
     /// Whether the run can begin again if the call has to wait for a person.
     pub(super) fn may_begin_again(&self) -> bool {
         self.run.as_ref().and_then(|run| run.watch()).is_some_and(|watch| watch.may_begin_again(self.call_id))
+    }
+}
+
+/// A call that may change something, sent in a run that begins again if it did not.
+pub(super) struct SentCall {
+    run: Arc<RunCalls>,
+    call_id: u64,
+}
+
+impl SentCall {
+    /// Notes the end of the call.
+    pub(super) fn ended(&self, state: CallState) {
+        if let Some(watch) = self.run.watch() {
+            watch.ended(self.call_id, state);
+        }
     }
 }
 
@@ -129,16 +156,33 @@ pub enum Answer {
     /// The value for a program.
     Value(Value),
     /// The result object as the backend sent it.
-    Raw(Value),
+    Raw(ToolResult),
 }
 
 impl Answer {
+    /// The bytes of its text.
+    pub fn text_len(&self) -> usize {
+        match self {
+            Answer::Text(text) => text.as_str().len(),
+            Answer::Raw(raw) => raw.len(),
+            Answer::Value(value) => value.to_string().len(),
+        }
+    }
+
+    /// The failure that the tool reported, where the result came as the backend sent it.
+    pub fn fault(&self) -> Option<ToolFault> {
+        match self {
+            Answer::Raw(raw) => raw.fault(),
+            Answer::Text(_) | Answer::Value(_) => None,
+        }
+    }
+
     /// The value for a program, as JSON text.
     pub fn into_text(self) -> String {
         match self {
             Answer::Text(text) => text.into_parts().0,
             Answer::Value(value) => value.to_string(),
-            Answer::Raw(raw) => value(raw, Wrapping::Plain).to_string(),
+            Answer::Raw(raw) => raw.into_value(Wrapping::Plain).into_parts().0,
         }
     }
 
@@ -149,7 +193,8 @@ impl Answer {
                 let (text, permit) = text.into_parts();
                 (text, Some(permit))
             }
-            Answer::Value(_) | Answer::Raw(_) => (self.into_text(), None),
+            Answer::Raw(raw) => Answer::Text(raw.into_value(Wrapping::Plain)).into_counted_text(),
+            Answer::Value(_) => (self.into_text(), None),
         }
     }
 
@@ -161,10 +206,12 @@ impl Answer {
         match self {
             Answer::Text(text) => match text.into_tree(MAX_TREE_BYTES) {
                 Ok((tree, _)) => Ok(tree),
-                Err(error) => Err(HostError::new("TOO_LARGE", format!("the answer can't be read: {error}"))),
+                Err(error) => {
+                    Err(HostError::new(CallErrorCode::TooLarge, format!("the answer can't be read: {error}")))
+                }
             },
             Answer::Value(value) => Ok(value),
-            Answer::Raw(raw) => Ok(value(raw, Wrapping::Plain)),
+            Answer::Raw(raw) => Answer::Text(raw.into_value(Wrapping::Plain)).into_value(),
         }
     }
 }

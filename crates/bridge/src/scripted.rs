@@ -22,11 +22,12 @@ use toolgate_engine::{HostError, TurnQueue};
 
 use super::{Answer, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::{BackendState, Catalog, Listing, Tool};
+use toolgate_wire::CallErrorCode;
 
 /// The file as written.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub struct ToolScript {
     /// Backends by name.
     pub backends: BTreeMap<String, ScriptedBackend>,
 }
@@ -83,7 +84,7 @@ pub struct ScriptedTool {
 pub struct ScriptedError {
     /// Its code.
     #[serde(default = "tool_failed")]
-    pub code: String,
+    pub code: CallErrorCode,
     /// Its message.
     pub message: String,
     /// More, for a program.
@@ -91,11 +92,11 @@ pub struct ScriptedError {
     pub data: Option<Value>,
 }
 
-fn tool_failed() -> String {
-    "TOOL_FAILED".to_owned()
+fn tool_failed() -> CallErrorCode {
+    CallErrorCode::ToolFailed
 }
 
-impl Script {
+impl ToolScript {
     /// Reads the file's text.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
@@ -172,7 +173,7 @@ impl Played {
 impl Provider for ScriptedProvider {
     fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
         let Some(played) = self.tools.get(&tool).cloned() else {
-            let error = HostError::not_sent("UNKNOWN_TOOL", format!("no tool named {tool}"));
+            let error = HostError::not_sent(CallErrorCode::UnknownTool, format!("no tool named {tool}"));
             return Box::pin(std::future::ready(Err(error)));
         };
         let turn = played.calls.fetch_add(1, Ordering::Relaxed);
@@ -191,14 +192,14 @@ impl Provider for ScriptedProvider {
             };
             tokio::select! {
                 answer = delayed => answer,
-                () = asked.cancel.cancelled() => Err(HostError::unknown("CANCELLED", "the call was cancelled")),
+                () = asked.cancel.cancelled() => Err(HostError::unknown(CallErrorCode::Cancelled, "the call was cancelled")),
             }
         })
     }
 }
 
 fn overloaded() -> HostError {
-    HostError::not_sent("OVERLOADED", format!("{WAITING} calls wait already"))
+    HostError::not_sent(CallErrorCode::Overloaded, format!("{WAITING} calls wait already"))
 }
 
 impl Played {
@@ -207,7 +208,10 @@ impl Played {
         let delay = Duration::from_millis(self.tool.delay_ms);
         tokio::time::sleep(delay.min(allowed)).await;
         if delay > allowed {
-            return Err(HostError::unknown("TIMEOUT", format!("no answer within {} ms", allowed.as_millis())));
+            return Err(HostError::unknown(
+                CallErrorCode::Timeout,
+                format!("no answer within {} ms", allowed.as_millis()),
+            ));
         }
         Ok(())
     }

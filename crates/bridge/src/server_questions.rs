@@ -10,12 +10,11 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
 use toolgate_mcp::InteractiveClient;
-use toolgate_wire::{Target, foreign_text};
+use toolgate_wire::{CallErrorCode, Target, foreign_text};
 
 use super::RequestContext;
-use super::decide::{DENIED, EXPIRED};
 use crate::approvals::{AskedCall, AskedInput, ServerForm, Verdict};
-use toolgate_backends::{CallError, Reply};
+use toolgate_backends::{CallError, CallReply};
 
 /// How often a server may ask about one call.
 pub(super) const MAX_ROUNDS: u32 = 4;
@@ -139,7 +138,7 @@ pub(super) fn kept_answers(settled: &[SettledForm]) -> Option<Map<String, Value>
 }
 
 /// Whether a server refuses to go on from its question, so that the call has to begin anew. Nothing was carried out then.
-pub(super) fn refuses_state(reply: &Result<Reply, CallError>) -> bool {
+pub(super) fn refuses_state(reply: &Result<CallReply, CallError>) -> bool {
     matches!(reply, Err(CallError::Rejected { code, .. }) if *code == INVALID_PARAMS)
 }
 
@@ -151,8 +150,11 @@ async fn ask_form(
     form: ServerForm,
     note: &str,
 ) -> Result<Value, HostError> {
-    let failed = |code: &str, why: String| Err(HostError::new(code, format!("{target} asked a question, {why}")));
-    let Some(approver) = &asked.approver else { return failed(DENIED, "and nobody can be asked".to_owned()) };
+    let failed =
+        |code: CallErrorCode, why: String| Err(HostError::new(code, format!("{target} asked a question, {why}")));
+    let Some(approver) = &asked.approver else {
+        return failed(CallErrorCode::Denied, "and no person can be asked".to_owned());
+    };
     let call = AskedCall {
         call_id: asked.call_id,
         target: target.clone(),
@@ -168,11 +170,11 @@ async fn ask_form(
         Verdict::Approve { arguments: content } => {
             Ok(content.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_else(|| json!({})))
         }
-        Verdict::Deny { reason } => failed(DENIED, format!("and a person declined: {reason}")),
-        Verdict::Expired => failed(EXPIRED, "and nobody answered in time".to_owned()),
+        Verdict::Deny { reason } => failed(CallErrorCode::Denied, format!("and a person declined: {reason}")),
+        Verdict::Expired => failed(CallErrorCode::Expired, "and no answer came in time".to_owned()),
         Verdict::Stop { reason } => {
             asked.stop_run(&reason).await;
-            failed(DENIED, format!("and a person stopped the run: {reason}"))
+            failed(CallErrorCode::Denied, format!("and a person stopped the run: {reason}"))
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolgate_json::scan::skip_string;
 
 use super::arguments::SchemaMemory;
 use super::search::QuantisedVector;
@@ -209,13 +210,17 @@ impl Tool {
 /// escapes (which may be lone surrogates) and without exponents (which may exceed a double).
 fn is_plain(text: &str) -> bool {
     let mut depth = 0_usize;
-    let mut before = 0_u8;
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
+    let (bytes, mut at, mut before) = (text.as_bytes(), 0, 0_u8);
+    while let Some(byte) = bytes.get(at) {
+        let mut end = at + 1;
         match byte {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' if !skip_plain_string(&mut bytes) => return false,
+            b'"' => match skip_string(bytes, at) {
+                // An escaped backslash before a `u` counts as well: such a text is read, which is right for any.
+                Ok((after, is_escaped)) if !is_escaped || !text[at..after].contains("\\u") => end = after,
+                Ok(_) | Err(_) => return false,
+            },
             b'e' | b'E' if before.is_ascii_digit() => return false,
             b'\n' | b'\r' => return false,
             _ => {}
@@ -223,21 +228,9 @@ fn is_plain(text: &str) -> bool {
         if depth > MAX_NESTING {
             return false;
         }
-        before = byte;
+        (before, at) = (*byte, end);
     }
     true
-}
-
-/// Skips the rest of a string after its opening quote; false if the string has a `\u` escape or does not end.
-fn skip_plain_string(bytes: &mut std::str::Bytes<'_>) -> bool {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return true,
-            b'\\' if bytes.next() == Some(b'u') => return false,
-            _ => {}
-        }
-    }
-    false
 }
 
 impl PartialEq for Tool {

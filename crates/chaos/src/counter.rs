@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use toolgate_mcp::server::{ChangeNotice, Fault, Identity, RequestScope, Service, ServiceFuture, ToolCall, ready};
+use toolgate_mcp::server::{
+    ChangeNotice, Fault, Identity, RequestScope, Service, ServiceAnswer, ServiceFuture, ToolCall, ready,
+};
 
 /// The longest time that a call may ask to take.
 const MAX_DELAY: Duration = Duration::from_secs(10);
@@ -56,7 +58,7 @@ impl Service for Counter {
         self.changes.subscribe()
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         let is_effect = match call.name.as_str() {
             "apply" => true,
             "read" => false,
@@ -73,7 +75,7 @@ impl Service for Counter {
             }
             tokio::time::sleep(half).await;
             let text = json!(id).to_string();
-            Ok(json!({ "content": [{ "type": "text", "text": text }], "structuredContent": { "id": id } }))
+            Ok(json!({ "content": [{ "type": "text", "text": text }], "structuredContent": { "id": id } }).into())
         })
     }
 }

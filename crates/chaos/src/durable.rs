@@ -328,8 +328,9 @@ impl DurableSummary {
         self.runs += 1;
         if report["ok"] != true {
             // What is unsure is said, with what not to do about it.
-            let is_unknown = report["error"].as_str().is_some_and(|error| error.contains("whose effect is unknown"));
-            if is_unknown && report["safe_to_retry"] == false {
+            let is_unknown = |call: &Value| call["state"] == "unknown";
+            let names_unknown = report["calls"].as_array().is_some_and(|calls| calls.iter().any(is_unknown));
+            if report["code"] == "RUNTIME" && names_unknown && report["safe_to_retry"] == false {
                 self.unknown += 1;
             } else {
                 self.wrong += 1;
@@ -414,11 +415,17 @@ mod tests {
         assert_eq!((untold.lost, untold.holds()), (1, false));
         let doubled = summary(json!({ "ok": true, "value": ["w0"] }), &[("w0", 2)]);
         assert_eq!((doubled.doubled, doubled.holds()), (1, false));
-        let error = "a call whose effect is unknown";
-        let unsure = summary(json!({ "ok": false, "error": error, "safe_to_retry": false }), &[("w0", 1)]);
+        let failed = |state: &str, safe_to_retry: bool| {
+            let calls = [json!({ "state": "applied" }), json!({ "state": state })];
+            let report = json!({ "ok": false, "code": "RUNTIME", "calls": calls, "safe_to_retry": safe_to_retry });
+            summary(report, &[("w0", 1)])
+        };
+        let unsure = failed("unknown", false);
         assert_eq!((unsure.unknown, unsure.wrong), (1, 0));
-        let unlabelled = summary(json!({ "ok": false, "error": error, "safe_to_retry": true }), &[]);
+        let unlabelled = failed("unknown", true);
         assert_eq!((unlabelled.unknown, unlabelled.wrong), (0, 1));
+        let known = failed("failed", false);
+        assert_eq!((known.unknown, known.wrong), (0, 1));
         let mut gone = DurableSummary::default();
         gone.add(1, None, &BTreeMap::new());
         assert_eq!((gone.lost, gone.holds()), (1, false));

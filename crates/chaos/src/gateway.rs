@@ -17,6 +17,9 @@ use crate::processes::{Guard, Process};
 pub(crate) const SERVERS: [&str; 2] = ["first", "second"];
 /// A function that gives the id of its argument back, for sessions.
 pub(crate) const ECHO: &str = "echo";
+/// The size of the results that are kept: some hundred of those that programs leave, so that they are all there before the end of a
+/// soak's warm-up.
+const RESULT_STORE: &str = "8MB";
 /// How long a gateway may take to start or to end, also on a machine that does much else.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,7 +38,9 @@ impl Files {
     /// The gateway keeps its sessions in this Redis, or in memory.
     pub(crate) fn new(program: &Path, redis: Option<&str>) -> anyhow::Result<Self> {
         let echo = json!({ "tool": format!("{}.read", SERVERS[0]), "read_only": true });
-        Self::with(program, &json!({ "functions": { ECHO: echo }, "store": redis.unwrap_or("memory") }))
+        let limits = json!({ "result_store": RESULT_STORE });
+        let store = redis.unwrap_or("memory");
+        Self::with(program, &json!({ "functions": { ECHO: echo }, "store": store, "limits": limits }))
     }
 
     /// The files of gateways that keep durable runs in this store: a PostgreSQL, or a file when absent. Calls of `apply` of the
@@ -77,9 +82,14 @@ impl Files {
 
     /// A new connection to the gateway.
     pub(crate) fn connect(&self) -> std::io::Result<Connection> {
+        Ok(Connection(BufReader::new(self.open()?)))
+    }
+
+    /// The same before anything is spoken over it.
+    pub(crate) fn open(&self) -> std::io::Result<UnixStream> {
         let stream = UnixStream::connect(self.socket())?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Connection(BufReader::new(stream)))
+        Ok(stream)
     }
 }
 
@@ -174,7 +184,8 @@ impl Connection {
         self.post_with(path, body, &format!("Idempotency-Key: {key}\r\n"))
     }
 
-    fn post_with(&mut self, path: &str, body: &Value, headers: &str) -> std::io::Result<(u16, Value)> {
+    /// The same with headers, each with its line break.
+    pub(crate) fn post_with(&mut self, path: &str, body: &Value, headers: &str) -> std::io::Result<(u16, Value)> {
         let body = body.to_string();
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Type: application/json\r\n");
         self.ask(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
@@ -182,7 +193,7 @@ impl Connection {
 
     fn ask(&mut self, request: &str) -> std::io::Result<(u16, Value)> {
         self.0.get_mut().write_all(request.as_bytes())?;
-        let (mut status, mut length, mut line) = (0, 0, String::new());
+        let (mut status, mut length, mut line) = (0, BodyLength::Known(0), String::new());
         loop {
             line.clear();
             if self.0.read_line(&mut line)? == 0 {
@@ -192,13 +203,69 @@ impl Connection {
             if let Some(rest) = lower.strip_prefix("http/1.1 ") {
                 status = rest.get(..3).and_then(|code| code.parse().ok()).unwrap_or_default();
             } else if let Some(value) = lower.strip_prefix("content-length:") {
-                length = value.trim().parse().map_err(std::io::Error::other)?;
+                length = BodyLength::Known(value.trim().parse().map_err(std::io::Error::other)?);
+            } else if lower.starts_with("transfer-encoding: chunked") {
+                length = BodyLength::Chunks;
             } else if line == "\r\n" {
                 break;
             }
         }
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body)?;
-        Ok((status, serde_json::from_slice(&body).map_err(std::io::Error::other)?))
+        let body = match length {
+            BodyLength::Known(length) => {
+                let mut body = vec![0; length];
+                self.0.read_exact(&mut body)?;
+                body
+            }
+            BodyLength::Chunks => read_chunks(&mut self.0)?,
+        };
+        Ok((status, serde_json::from_slice(last_message(&body)).map_err(std::io::Error::other)?))
+    }
+}
+
+/// How the length of a body is told.
+enum BodyLength {
+    Known(usize),
+    Chunks,
+}
+
+/// A body in chunks, put together.
+fn read_chunks(from: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        if from.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let length = usize::from_str_radix(line.trim(), 16).map_err(std::io::Error::other)?;
+        let start = body.len();
+        // Each chunk ends with a line break.
+        body.resize(start + length + 2, 0);
+        from.read_exact(&mut body[start..])?;
+        body.truncate(start + length);
+        if length == 0 {
+            return Ok(body);
+        }
+    }
+}
+
+/// The last message of a body: all of it, or the data of the last of its events.
+fn last_message(body: &[u8]) -> &[u8] {
+    let lines = body.split(|byte| *byte == b'\n');
+    lines.rev().find_map(|line| line.strip_prefix(b"data: ")).unwrap_or(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_of_events_in_chunks_ends_with_its_reply() {
+        let events = "data: {\"method\":\"m\"}\n\n:\n\nevent: message\ndata: {\"id\":1}\n\n";
+        let (head, tail) = events.split_at(17);
+        let chunks = format!("{:x}\r\n{head}\r\n{:X}\r\n{tail}\r\n0\r\n\r\n", head.len(), tail.len());
+        let body = read_chunks(&mut chunks.as_bytes()).expect("a body");
+        assert_eq!((body.as_slice(), last_message(&body)), (events.as_bytes(), &b"{\"id\":1}"[..]));
+        assert_eq!(last_message(b"{}"), b"{}");
+        assert!(read_chunks(&mut &b"5\r\nab"[..]).is_err());
     }
 }

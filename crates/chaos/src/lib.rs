@@ -7,13 +7,14 @@
 //!
 //! # Layout
 //! - `counter`: the MCP server that counts; `gateway`: the gateway's process and connections to it
-//! - `programs`: programs whose answers and effects are known
+//! - `programs`: programs whose answers and effects are known; `doors`: how each is sent; `socket`: a WebSocket client
 //! - `durable`: durable runs of gateways that share a store
 //! - `load`: sends programs and checks what comes back; `sessions`: the same for RPC sessions; `redis`: their store; `processes`: processes as the kernel shows them
 
 #![forbid(unsafe_code)]
 
 mod counter;
+mod doors;
 mod durable;
 mod gateway;
 mod load;
@@ -21,6 +22,7 @@ mod processes;
 mod programs;
 mod redis;
 mod sessions;
+mod socket;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::SERVERS;
+use crate::doors::Door;
+use crate::gateway::{ECHO, SERVERS};
 
 /// One request, and what its answer must be if nothing is killed.
 pub(crate) struct Program {
-    pub(crate) path: &'static str,
+    pub(crate) door: Door,
     pub(crate) body: Value,
     pub(crate) expected: Expected,
     /// Effects that the program has if it runs to its end.
@@ -18,13 +19,17 @@ pub(crate) struct Program {
 /// How a program ends.
 pub(crate) enum Expected {
     Value(Value),
+    /// A text that has this in it.
+    TextWith(String),
     /// A value that is too long to be shown whole.
     AnyValue,
     Failure(&'static str),
 }
 
 /// The number of kinds of programs.
-pub(crate) const KINDS: u64 = 14;
+pub(crate) const KINDS: u64 = 20;
+/// The function that programs over the WebSocket are lent: it doubles its argument.
+pub(crate) const LENT: &str = "double";
 
 impl Program {
     /// The program with this number, which is part of the names of its effects.
@@ -83,10 +88,50 @@ impl Program {
                 let code = "let sum = 0; for (let n = 0; n < 3_000_000; n++) sum = (sum + n * n) % 1000003; return sum";
                 value(code.to_owned(), json!(sum()))
             }
-            _ => failure(run(format!("return {first}.aply({{}})")), "INVALID_CODE"),
+            13 => failure(run(format!("return {first}.aply({{}})")), "INVALID_CODE"),
+            14 => {
+                let code = format!(
+                    "await {second}.apply({{ id: '{number}-0' }}); return (await {first}.apply({{ id: '{number}-1' }})).id"
+                );
+                (run(code), Expected::Value(json!(format!("{number}-1"))), 2)
+            }
+            15 => {
+                let code = format!("return [(await {first}.read({{ id: '{number}-x' }})).id, {number}]");
+                value(code, json!([format!("{number}-x"), number]))
+            }
+            16 => {
+                let code = format!("console.log('a'); return (await {ECHO}({{ id: '{number}' }})).id");
+                value(code, json!(number.to_string()))
+            }
+            17 => {
+                let code = format!("return Array.from({{ length: 2000 }}, (_, n) => ({{ id: n, of: {number} }}))");
+                value(code, json!([1_999, number]))
+            }
+            18 => {
+                let task = json!({ "task_description": "write an id down once for each call" });
+                (task, Expected::TextWith(format!("{first}.apply")), 0)
+            }
+            _ => {
+                let code =
+                    format!("const n = await {LENT}({number}); await {first}.apply({{ id: '{number}-0' }}); return n");
+                (run(code), Expected::Value(json!(number * 2)), 1)
+            }
         };
-        let path = if kind == 11 { "/v1/compute" } else { "/v1/run" };
-        Program { path, body, expected, effects, fills_memory: kind == 7 }
+        Program { door: door_of(kind), body, expected, effects, fills_memory: kind == 7 }
+    }
+}
+
+/// Where a program of a kind is sent.
+fn door_of(kind: u64) -> Door {
+    match kind {
+        11 => Door::Http("/v1/compute"),
+        14 => Door::Mcp("call_tool_chain"),
+        15 => Door::McpEvents("call_tool_chain"),
+        16 => Door::Mcp("run_code"),
+        17 => Door::McpQuery("(data) => [data[1999].id, data[0].of]"),
+        18 => Door::Mcp("search_tools"),
+        19 => Door::Socket,
+        _ => Door::Http("/v1/run"),
     }
 }
 

@@ -38,7 +38,14 @@ fn main() -> ExitCode {
     toolgate_guest::take_over_if_asked();
     hide_memory();
     toolgate_guest::give_back_large_blocks();
-    let Some(command) = Cli::parse().command else { return commands::exit_code(commands::shell::next_step()) };
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => match args::servers::forgotten_dashes(&error) {
+            Some(message) => return commands::exit_code(Err(commands::Usage(message).into())),
+            None => error.exit(),
+        },
+    };
+    let Some(command) = cli.command else { return commands::exit_code(commands::shell::next_step()) };
     let end = match command {
         Command::Serve(args) => commands::servers::serve::serve(&args),
         Command::Ui(args) => commands::servers::ui::ui(&args),

@@ -3,13 +3,14 @@
 use std::str::Utf8Error;
 use std::sync::Arc;
 
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolgate_bridge::Bridge;
 use toolgate_config::checked::TypeScript;
 use toolgate_engine::{Engine, EngineBuilder, EngineWithRuntime, IsolationMode, StartError, V8Settings};
 use toolgate_gateway::runtime::program_types;
 use toolgate_output::{OutputFormat, OutputSettings};
-use toolgate_run::{FixedEnvironment, Readiness, RunReport, RunRequest, Runner};
+use toolgate_run::{Durability, FixedEnvironment, Readiness, RunReport, RunRequest, Runner};
 use toolgate_wire::{Code, LimitRequest, Profile};
 
 use crate::commands::Usage;
@@ -58,8 +59,9 @@ pub(crate) fn run_configured(
             spinner.finish_and_clear();
         }
         let output = for_a_person(gateway.runner().output());
-        // What is recorded to a file, and a rehearsal, begin no durable run.
-        let is_plain = request.recorder.is_none() && !request.staging.is_on();
+        // What is recorded to a file, and a dry run, begin no durable run.
+        let is_dry = request.staging.is_on() && request.durable != Durability::Durable;
+        let is_plain = request.recorder.is_none() && !is_dry;
         let run = match is_plain && consent::is_interactive() {
             true => terminal::run(gateway.runner(), request).await,
             false => run_until_signal(gateway.runner(), request).await,
@@ -78,26 +80,38 @@ fn for_a_person(configured: OutputSettings) -> OutputSettings {
 
 /// Runs a program; Ctrl-C and SIGTERM end it as `ABORTED`, with the report of what it has done.
 pub(crate) async fn run_until_signal(runner: &Runner, request: RunRequest) -> RunReport {
-    let signals = tokio::spawn(cancel_on_signal(request.cancel.clone()));
+    let signals = cancel_on_signal(request.cancel.clone());
+    // A durable run reads this token alone.
+    let request = RunRequest { withdrawn: Some(request.cancel.clone()), ..request };
     let run = runner.run(request).await;
     signals.abort();
     run
 }
 
-/// Cancels the token at Ctrl-C or SIGTERM.
-pub(crate) async fn cancel_on_signal(token: CancellationToken) {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut ended) = signal(SignalKind::terminate()) else { return };
+/// Starts a task that cancels the token at Ctrl-C or SIGTERM. The handlers are in place when this returns: without one, a signal that
+/// arrives before the task has run would end the process.
+#[cfg(unix)]
+pub(crate) fn cancel_on_signal(token: CancellationToken) -> JoinHandle<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let handlers =
+        signal(SignalKind::interrupt()).and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
+    tokio::spawn(async move {
+        let Ok((mut interrupt, mut terminate)) = handlers else { return };
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = ended.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-    }
-    #[cfg(not(unix))]
-    let _ = tokio::signal::ctrl_c().await;
-    token.cancel();
+        token.cancel();
+    })
+}
+
+/// Starts a task that cancels the token at Ctrl-C.
+#[cfg(not(unix))]
+pub(crate) fn cancel_on_signal(token: CancellationToken) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let _ = tokio::signal::ctrl_c().await;
+        token.cancel();
+    })
 }
 
 /// The memory that a run with these limits has; limits out of range are wrong usage.

@@ -19,7 +19,7 @@ use toolgate_run::durable::{About, CallDecision, DecisionKind, DurableRuns, Pend
 use toolgate_run::{Durability, PausedRun, RunReport, RunRequest, Runner};
 use toolgate_wire::Target;
 
-use crate::print::{Style, error, escape, note};
+use crate::print::{Style, error, escape, note, review};
 use crate::runner::cancel_on_signal;
 
 /// Longer than a person sits at a terminal: what ends the wait is a decision, the end of the question, or Ctrl-C.
@@ -33,9 +33,10 @@ const READ_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 /// Runs a program; the person at the terminal decides about its calls that wait. Ctrl-C and SIGTERM end it as `ABORTED`.
 pub(crate) async fn run(runner: &Runner, request: RunRequest) -> RunReport {
     let cancel = request.cancel.clone();
-    let signals = tokio::spawn(cancel_on_signal(cancel.clone()));
+    let signals = cancel_on_signal(cancel.clone());
     let runs = DurableRuns::in_memory(runner);
-    let request = RunRequest { durable: Durability::WhenAsked, withdrawn: Some(cancel.clone()), ..request };
+    let durable = if request.staging.is_on() { Durability::Durable } else { Durability::WhenAsked };
+    let request = RunRequest { durable, withdrawn: Some(cancel.clone()), ..request };
     let mut run = runner.run(request).await;
     // Nothing is read from the terminal before there is something to ask.
     let mut terminal = None;
@@ -56,14 +57,21 @@ pub(crate) async fn run(runner: &Runner, request: RunRequest) -> RunReport {
 /// Asks about all calls that wait, and gives the report of the run at its end or at its next pause. `None` where it waits as before.
 async fn decided(runs: &DurableRuns, paused: &PausedRun, terminal: &mut Terminal) -> Option<RunReport> {
     let id = &paused.run_id;
-    let mut next = std::pin::pin!(runs.next_end(id, NO_TIMEOUT));
-    let decisions = tokio::select! {
-        biased;
-        report = &mut next => {
-            note("the questions have changed meanwhile");
-            return report;
+    let mut next = Box::pin(runs.next_end(id, NO_TIMEOUT));
+    let mut asking = std::pin::pin!(ask_all(runs, &paused.pending, terminal));
+    let decisions = loop {
+        tokio::select! {
+            biased;
+            report = &mut next => match report {
+                // A look for a login that is not there yet asks the same again.
+                Some(report) if asks_the_same(&report, paused) => next = Box::pin(runs.next_end(id, NO_TIMEOUT)),
+                report => {
+                    note("the questions have changed meanwhile");
+                    return report;
+                }
+            },
+            decisions = &mut asking => break decisions,
         }
-        decisions = ask_all(runs, &paused.pending, terminal) => decisions,
     };
     match runs.decide(id, None, decisions).await {
         Ok(_) => next.await,
@@ -72,6 +80,13 @@ async fn decided(runs: &DurableRuns, paused: &PausedRun, terminal: &mut Terminal
             None
         }
     }
+}
+
+fn asks_the_same(report: &RunReport, paused: &PausedRun) -> bool {
+    fn calls(paused: &PausedRun) -> Vec<u32> {
+        paused.pending.iter().map(|question| question.call_id).collect()
+    }
+    report.paused.as_ref().is_some_and(|next| calls(next) == calls(paused))
 }
 
 async fn aborted(runs: &DurableRuns, paused: &PausedRun) -> Option<RunReport> {
@@ -168,6 +183,10 @@ struct Question {
     /// Whether the arguments may be edited, and the approval may stand for other calls of the run.
     may_edit: bool,
     may_remember: bool,
+    /// Of a line of a review: what is filled in once the lines before it are sent.
+    filled_in: Vec<String>,
+    /// Whether the call waits for a login.
+    awaits_login: bool,
 }
 
 impl Question {
@@ -185,6 +204,8 @@ impl Question {
             },
             may_edit: is_rule,
             may_remember: is_rule && pending.staged.is_none(),
+            filled_in: substitutions(pending),
+            awaits_login: pending.login.is_some(),
         }
     }
 
@@ -197,6 +218,8 @@ impl Question {
             form: call.form.as_ref().and_then(|form| serde_json::from_str(&form.schema).ok()),
             may_edit: call.form.is_none(),
             may_remember: false,
+            filled_in: Vec::new(),
+            awaits_login: false,
         }
     }
 
@@ -212,6 +235,14 @@ impl Question {
         let choices: Vec<&str> = choices.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
         format!("{}? ", choices.join(", "))
     }
+}
+
+/// What a line of a review gets from the lines before it, and on what the program depends after it.
+fn substitutions(pending: &PendingView) -> Vec<String> {
+    let Some(staged) = &pending.staged else { return Vec::new() };
+    let mut sentences: Vec<String> = staged.substitutions.iter().map(review::filled_in).collect();
+    sentences.extend(staged.commit_point.iter().map(|value| format!("what follows depends on {value}")));
+    sentences
 }
 
 /// What the person answered.
@@ -281,6 +312,12 @@ impl Terminal {
         let head = self.style.strong(escape::line(&question.name));
         self.write(&format!("{head} waits for your decision: {}\n", escape::line(&question.reason)));
         self.write(&format!("  {}\n", escape::json(&question.arguments)));
+        for sentence in &question.filled_in {
+            self.write(&format!("  {}\n", escape::line(sentence)));
+        }
+        if question.awaits_login {
+            self.write("  it goes on by itself after the login; approve looks at once, deny lets the call fail\n");
+        }
         if !question.approvers.is_empty() {
             self.write(&format!("  for {} to decide\n", escape::line(&question.approvers.join(" or "))));
         }
@@ -430,6 +467,8 @@ mod tests {
             form: None,
             may_edit: true,
             may_remember: true,
+            filled_in: Vec::new(),
+            awaits_login: false,
         }
     }
 

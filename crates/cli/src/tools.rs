@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use toolgate_bridge::Bridge;
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_catalog::CatalogHandle;
 use toolgate_output::results::{ResultLimits, ResultStore};
 
@@ -32,12 +32,12 @@ pub(crate) fn bridge(file: Option<&Source>) -> Result<Arc<Bridge>, Usage> {
     Ok(Arc::new(bridge))
 }
 
-fn read(file: &Source) -> Result<Script, Usage> {
+fn read(file: &Source) -> Result<ToolScript, Usage> {
     let wrong = |error: &dyn std::fmt::Display| {
         Usage(format!("{file} does not describe tools: {}", escape::line(&error.to_string())))
     };
     let text = file.data(MAX_TOOLS)?.map_err(|error| wrong(&error))?;
-    Script::parse(&text).map_err(|error| wrong(&error))
+    ToolScript::parse(&text).map_err(|error| wrong(&error))
 }
 
 /// Results that outlive a command: `$XDG_CACHE_HOME/toolgate/results`, or under `~/.cache`.

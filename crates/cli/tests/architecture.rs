@@ -110,6 +110,25 @@ fn linked_by(name: &str) -> BTreeSet<String> {
     tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
+/// `run` gives programs to an engine. Besides it there are measurements, and a look at the engine itself.
+#[test]
+fn only_the_run_path_gives_programs_to_an_engine() {
+    let own = ["crates/engine/", "crates/run/", "crates/bench/", "crates/cli/src/commands/doctor.rs"];
+    let asks =
+        ["ComputeOptions", ".engine().run", ".engine().compute", ".run_blocking(", "engine.run(", "engine.compute("];
+    for name in folders("crates") {
+        for file in sources(&format!("crates/{name}/src")) {
+            let text = read(&file);
+            let outside_tests = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let found = asks.iter().find(|asks| outside_tests.contains(**asks));
+            assert!(
+                found.is_none() || own.iter().any(|own| file.starts_with(own)),
+                "{file} has {found:?}: use `Runner`"
+            );
+        }
+    }
+}
+
 #[test]
 fn http_stacks_are_linked_where_the_document_says() {
     for (package, allowed) in [("reqwest", ["functions", "mcp"]), ("axum", ["mcp", "service"])] {
@@ -174,6 +193,18 @@ fn unsafe_code_is_where_the_document_says() {
         });
         assert!(!has_unsafe || allowed.iter().any(|place| file.starts_with(place)), "unsafe code in {file}");
     }
+}
+
+#[test]
+fn the_gateway_has_a_small_public_surface() {
+    let kinds = ["fn", "async fn", "const fn", "struct", "enum", "trait", "const", "type", "static", "mod"];
+    let is_public = |line: &str| {
+        let item = line.trim_start().strip_prefix("pub ").unwrap_or_default();
+        kinds.iter().any(|kind| item.strip_prefix(kind).is_some_and(|rest| rest.starts_with(' ')))
+    };
+    let of_file = |file: String| read(&file).lines().filter(|line| is_public(line)).count();
+    let public: usize = sources("crates/gateway/src").into_iter().map(of_file).sum();
+    assert!(public < 60, "{public} public items: doors need fewer");
 }
 
 #[test]

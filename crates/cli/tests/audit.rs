@@ -38,16 +38,22 @@ impl Server {
     }
 
     fn run(&self, code: &str) -> Value {
+        self.post("/v1/run", "alice-key", "", &json!({ "code": code }))
+    }
+
+    fn post(&self, path: &str, key: &str, more: &str, body: &Value) -> Value {
         let mut stream = TcpStream::connect(&self.1).expect("connected");
-        let body = json!({ "code": code }).to_string();
-        let head =
-            "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alice-key\r\nConnection: close\r\n";
-        let rest = format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        stream.write_all(format!("{head}{rest}").as_bytes()).expect("sent");
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n{more}\
+             Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
         serde_json::from_str(body).expect("JSON")
     }
 
@@ -67,7 +73,7 @@ fn write_config(folder: &Path, audit: Value) -> std::path::PathBuf {
         .collect();
     let config = json!({
         "mcpServers": { "demo": { "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] } },
-        "toolgate": { "audit": audit, "http": { "keys": [{ "name": "alice", "hash": format!("sha256:{hash}") }] } },
+        "toolgate": { "audit": audit, "functions": { "notes": { "tool": "demo.list_notes" } }, "http": { "keys": [{ "name": "alice", "hash": format!("sha256:{hash}") }] } },
     });
     let file = folder.join("config.json");
     std::fs::write(&file, config.to_string()).expect("written");
@@ -127,6 +133,63 @@ fn every_call_is_in_the_audit_log_and_a_change_is_noticed() {
     std::fs::write(&file, kept[..kept.len() - 1].join("\n") + "\n").expect("written");
     assert!(output(folder.path(), &["audit", "verify", path]).status.success(), "the rest is a chain of its own");
     assert_eq!(output(folder.path(), &["audit", "verify", path, "--expect", &head]).status.code(), Some(1));
+}
+
+#[test]
+fn calls_without_a_program_are_in_the_audit_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("audit.jsonl");
+    let config = write_config(folder.path(), json!({ "enabled": true, "file": file }));
+    let path = config.to_str().expect("text");
+    let note = |name: &str| json!({ "name": name, "text": "b" });
+    for arguments in [vec!["call", "demo.create_note", &note("a").to_string()], vec!["call", "demo.list_notes"]] {
+        let called = output(folder.path(), &[&arguments[..], &["--config", path]].concat());
+        assert!(called.status.success(), "{called:?}");
+    }
+    let learned = output(folder.path(), &["types", "learn", "demo", "--config", path]);
+    assert!(learned.status.success(), "{learned:?}");
+    let by_command = records(&file);
+    let server = Server::start(folder.path(), &config);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "c", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    for (tool, arguments) in [("demo__create_note", note("c")), ("demo__list_notes", json!({}))] {
+        let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let answer = server.post("/mcp?mode=direct", "alice-key", &headers, &call);
+        assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    }
+    let session = server.post("/v1/sessions", "alice-key", "", &json!({ "functions": ["notes"] }));
+    let url = session["url"].as_str().expect("a URL");
+    let called = format!("{}/notes", &url[url.find("/rpc/").expect("a path")..]);
+    server.post(&called, session["token"].as_str().expect("a token"), "", &json!({ "args": [] }));
+    server.end();
+
+    let shown = |records: &[Value], event: &str| -> Vec<String> {
+        let of = records.iter().filter(|record| record["event"] == event);
+        of.map(|record| {
+            let read_only =
+                record["readOnly"].as_bool().map_or("", |read_only| if read_only { " reads" } else { " writes" });
+            let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {} {}{read_only}", text("who"), text("door"), text("target"))
+        })
+        .collect()
+    };
+    assert_eq!(shown(&by_command, "call-begins"), ["local cli demo.create_note"]);
+    let calls = shown(&by_command, "call");
+    assert_eq!(calls[..2], ["local cli demo.create_note writes", "local cli demo.list_notes reads"]);
+    assert!(calls.len() > 2 && calls[2..].iter().all(|call| call.ends_with(" reads")), "{calls:?}");
+    let by_client = &records(&file)[by_command.len()..];
+    assert_eq!(shown(by_client, "call-begins")[0], "alice direct demo.create_note");
+    let calls = shown(by_client, "call");
+    assert_eq!(calls[..2], ["alice direct demo.create_note writes", "alice direct demo.list_notes reads"]);
+    assert!(calls[2].starts_with("alice rpc notes"), "{calls:?}");
+    let begun = by_client.iter().find(|record| record["event"] == "call-begins").expect("begun");
+    let call = by_client.iter().find(|record| record["event"] == "call").expect("a call");
+    assert_eq!((&begun["digest"], &begun["run"]), (&call["digest"], &call["run"]));
 }
 
 #[test]

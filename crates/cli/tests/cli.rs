@@ -161,7 +161,7 @@ fn data_that_is_not_json_is_invalid_data() {
 
 #[test]
 fn an_output_past_its_bound_is_refused() {
-    let ran = toolgate(&["compute", "() => 'x'.repeat(100)", "--max-output", "50", "--json"]);
+    let ran = toolgate(&["compute", "() => 'x'.repeat(2 ** 20)", "--json"]);
     assert_eq!(report(&ran)["code"], "OUTPUT_TOO_LARGE");
 }
 

@@ -161,7 +161,9 @@ fn other_processes_of_the_user_read_neither_its_memory_nor_its_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
     let program = folder.path().join("toolgate");
-    fs::copy(env!("CARGO_BIN_EXE_toolgate"), &program).expect("a copy that everybody can read");
+    // By another process: a program that a child of another test has inherited open for writing cannot be executed.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_toolgate")).arg(&program).status().expect("cp runs");
+    assert!(copied.success(), "a copy that every user can read");
     let is_root = rustix::process::getuid().is_root();
     let spawn = |mut command: Command| {
         if is_root {

@@ -117,6 +117,35 @@ fn calls_that_wait_together_are_asked_about_in_turn() {
     assert_eq!(all.terminal.matches("waits for your decision").count(), 1, "{all:?}");
 }
 
+/// The review of a staged program at the terminal: every write is a line, also one that no rule asks about.
+#[test]
+fn a_staged_program_is_reviewed_at_the_terminal() {
+    let user = User::new();
+    let program = user.write(
+        "p.ts",
+        "const a = await demo.create_note({ name: 'a', text: 'one' }); \
+         const b = await demo.create_note({ name: 'b', text: `after ${a.saved}` }); \
+         return b.saved",
+    );
+    let sent = user.at_terminal(&["run", &program, "--stage"], &[(MENU, "a", 0.0), (MENU, "a", 0.0)]);
+    assert_eq!((sent.code, sent.stdout.trim()), (0, "b"), "{sent:?}");
+    assert!(sent.terminal.contains("demo.create_note waits for your decision: the run is staged"), "{sent:?}");
+    assert!(sent.terminal.contains("/text is filled in with /saved of line 1"), "{sent:?}");
+    let stopped = user.at_terminal(&["run", &program, "--stage"], &[(MENU, "s", 0.0), ("(may be empty): ", "", 0.0)]);
+    assert!(stopped.code == 1 && stopped.terminal.contains("a person stopped the run"), "{stopped:?}");
+    // Nobody is at a terminal: the run waits in the store.
+    let mut command = user.command(env!("CARGO_BIN_EXE_toolgate"));
+    let waits = command.args(["run", &program, "--stage", "--config", &user.config()]).output().expect("toolgate runs");
+    let said = String::from_utf8_lossy(&waits.stderr).into_owned();
+    assert_eq!(waits.status.code(), Some(1), "{said}");
+    let run = said.split("the run ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an id");
+    assert!(said.contains(&format!("`toolgate approve {run} CALL`")), "{said}");
+    let mut command = user.command(env!("CARGO_BIN_EXE_toolgate"));
+    let pending = command.args(["pending", "--json", "--config", &user.config()]).output().expect("toolgate runs");
+    let pending: Value = serde_json::from_slice(&pending.stdout).expect("JSON");
+    assert_eq!((&pending[0]["runId"], pending.as_array().map(Vec::len)), (&json!(run), Some(2)), "{pending}");
+}
+
 /// The time of the person is not the program's.
 #[test]
 fn a_program_waits_longer_than_its_timeout() {

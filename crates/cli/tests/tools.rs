@@ -181,6 +181,21 @@ fn a_long_result_is_kept_and_can_be_read_later() {
 }
 
 #[test]
+fn the_result_of_a_computation_is_shown_in_part_where_that_is_asked_for() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let rows = "() => Array.from({ length: 3000 }, (_, n) => ({ id: n, error: n === 77 ? 'broken' : '' }))";
+    let compute = |more: &[&str]| with_cache(cache.path(), &[&["compute", rows][..], more].concat());
+    let (code, short, said) = compute(&["--max-output", "2KB"]);
+    assert_eq!((code, short.len() <= 2_049), (0, true), "{short}");
+    let id = said.lines().last().and_then(|line| line.strip_prefix("the whole result: toolgate result "));
+    let (_, kept, _) = with_cache(cache.path(), &["result", id.expect("an id"), "--path", "[77].error"]);
+    assert_eq!(kept, "broken\n");
+    assert!(compute(&["--intent", "broken", "--max-output", "2KB"]).1.contains("broken"));
+    let (_, whole, said) = compute(&[]);
+    assert!(whole.contains("2999") && !said.contains("the whole result"), "{said}");
+}
+
+#[test]
 fn what_is_not_kept_is_said_so() {
     let cache = tempfile::tempdir().expect("a folder");
     let (code, stdout, stderr) = with_cache(cache.path(), &["result", "res_00112233445566778899aabbccddeeff"]);

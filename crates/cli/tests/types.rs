@@ -139,6 +139,16 @@ impl User {
         User { home }
     }
 
+    /// The same whose runs, and learned types, are in the database at this address.
+    fn with_database(url: &str) -> Self {
+        let user = User::new();
+        let file = user.home.path().join("toolgate.json");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&file).expect("the file")).expect("JSON");
+        config["toolgate"]["runs"] = serde_json::json!({ "store": url });
+        std::fs::write(file, config.to_string()).expect("written");
+        user
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.args(args).arg("--config").arg(self.home.path().join("toolgate.json"));
@@ -189,6 +199,37 @@ fn what_is_learned_is_shown_exported_and_imported() {
 
     std::fs::write(&file, r#"{"version":7}"#).expect("written");
     assert!(!other.command(&["types", "import", path]).output().expect("it ends").status.success());
+}
+
+/// A database of learned types that is gone is told of once, and what is learned is kept in the file meanwhile.
+#[test]
+fn without_their_database_learned_types_are_kept_in_the_file() {
+    // A port that no server listens at.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let user = User::with_database(&format!("postgres://user:canary-pass@127.0.0.1:{port}/toolgate"));
+    let (learned, said) = user.run(&["types", "learn", "f"]);
+    assert_eq!(learned.trim(), LEARNED, "{said}");
+    let (described, _) = user.run(&["describe", "f.order"]);
+    assert!(described.contains("// learned from 1 result"), "{described}");
+    let file = user.home.path().join("exported.json");
+    user.run(&["types", "export", file.to_str().expect("UTF-8")]);
+    assert!(std::fs::read_to_string(&file).expect("the file").contains("\"order\""));
+    // A gateway says so in its log.
+    let mut serve = user.command(&["serve", "--http", "127.0.0.1:0"]);
+    let mut child = serve
+        .env("TOOLGATE_LOG", "warn")
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().expect("standard error")));
+    let is_told = |line: &String| line.contains("learned types are not shared with other replicas for now");
+    let mut lines = lines.map_while(Result::ok);
+    let told = lines.find(is_told).expect("it says so");
+    assert!(!told.contains("canary-pass"), "{told}");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
+    assert_eq!(lines.find(is_told), None, "once");
+    assert!(child.wait().expect("it ends").success());
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn a_limit_out_of_range_is_answered_with_the_range() {
     limit("--timeout", "0s", "timeout must be between 1 and 600000 milliseconds, got 0");
     limit("--timeout", "11m", "timeout must be between 1 and 600000 milliseconds, got 660000");
     limit("--memory", "1KB", "memory must be between 2097152 and 1073741824 bytes, got 1024");
-    check(&["compute", "d => d", "--max-output", "0"], "result size must be between 1 and 67108864 bytes, got 0");
+    check(&["compute", "d => d", "--memory", "1KB"], "memory must be between 2097152 and 1073741824 bytes, got 1024");
 }
 
 #[test]

@@ -320,8 +320,13 @@ fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Escapes a text so that [`fill`] returns it unchanged.
-pub(crate) fn escape(text: &str) -> String {
+/// Whether a text is one variable and nothing else.
+pub(crate) fn is_reference(text: &str) -> bool {
+    text.starts_with("${") && text.find('}') == Some(text.len() - 1)
+}
+
+/// Escapes a text of a configuration so that it stands for itself: no variable in it is substituted.
+pub fn escape(text: &str) -> String {
     text.replace("${", "$${")
 }
 

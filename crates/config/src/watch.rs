@@ -11,9 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::text::Source;
@@ -62,7 +63,7 @@ impl ReadAgain {
     }
 
     fn request(&self) -> MutexGuard<'_, Request> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

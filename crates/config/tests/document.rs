@@ -97,6 +97,8 @@ const DEFAULTS: &[(&str, &str, Option<&str>)] = &[
         "`toolgate/http-token` in `$XDG_STATE_HOME` or `~/.local/state`",
         Some("\"~/.local/state/toolgate/http-token\""),
     ),
+    ("toolgate.http.metrics", "`callers`", Some("\"callers\"")),
+    ("toolgate.http.metrics_key", "none", None),
     ("toolgate.http.oauth.jwks", "as the issuer's metadata says", None),
     ("toolgate.http.keys[].calls_per_minute", "as many as it likes", None),
     ("toolgate.audit.enabled", "`false`", Some("false")),

@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use self::issues::Tracker;
 use self::notes::Notes;
 use toolgate_mcp::server::{
-    Change, ChangeNotice, Completion, Fault, Identity, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall,
-    Watch, ready,
+    Change, ChangeNotice, Completion, Fault, Identity, RequestScope, ResourceCall, Service, ServiceAnswer,
+    ServiceFuture, ToolCall, Watch, ready,
 };
 
 /// Maximum number of queued change notices per listener.
@@ -71,7 +71,7 @@ impl Service for Demo {
         tools::all()
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         let outcome = match call.name.as_str() {
             "list_issues" => self.tracker.lock().list(call.arguments),
             "search_issues" => self.tracker.lock().search(call.arguments),
@@ -82,12 +82,12 @@ impl Service for Demo {
             "list_notes" => Ok(self.notes.lock().list()),
             "delete_note" => self.notes.lock().delete(call.arguments).inspect(|name| self.announce(name)).map(deleted),
             "current_time" => clock::now(call.arguments),
-            "show_logo" => return ready(Ok(edge_cases::logo(README))),
+            "show_logo" => return ready(Ok(edge_cases::logo(README).into())),
             "always_fails" => edge_cases::fail(&call.arguments),
-            "slow_task" => return Box::pin(async move { Ok(answer::of(edge_cases::slow(call).await)) }),
+            "slow_task" => return Box::pin(async move { Ok(answer::of(edge_cases::slow(call).await).into()) }),
             name => return ready(Err(Fault::NotFound(format!("there is no tool {name}")))),
         };
-        ready(Ok(answer::of(outcome)))
+        ready(Ok(answer::of(outcome).into()))
     }
 
     fn resources(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
@@ -104,8 +104,8 @@ impl Service for Demo {
         ready(Ok(vec![issue]))
     }
 
-    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
-        ready(self.contents(&call.uri))
+    fn read(&self, call: ResourceCall) -> ServiceFuture<ServiceAnswer> {
+        ready(self.contents(&call.uri).map(|contents| Value::Array(contents).into()))
     }
 
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolgate_wire::frame::Target;
-use toolgate_wire::{CallId, CallRecord, CallState, ToWorker};
+use toolgate_wire::{CallErrorCode, CallId, CallRecord, CallState, ToWorker};
 
 use crate::clock::CpuClock;
 use crate::host::{Host, HostError};
@@ -46,7 +46,7 @@ impl CallReplies {
 
 /// The error of a call whose host code panicked.
 pub(crate) fn panicked() -> HostError {
-    HostError::unknown("INTERNAL", "the host failed during the call")
+    HostError::unknown(CallErrorCode::Internal, "the host failed during the call")
 }
 
 /// The clock of the worker that executes a run now; `None` where the system has none.

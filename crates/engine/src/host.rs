@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 pub use toolgate_wire::frame::{Question, Target};
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState};
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{CallErrorCode, CallId, CallState};
 
 /// The future of a call's answer.
 pub type HostFuture = Pin<Box<dyn Future<Output = Result<String, HostError>> + Send>>;
@@ -63,7 +63,7 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// What the host's policy decided about a call that it has answered, now or in the record; asked once for each call.
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
+    fn decision(&self, id: CallId) -> Option<DecisionRecord> {
         let _ = id;
         None
     }
@@ -89,7 +89,7 @@ pub trait HostLayer: Send + Sync + 'static {
     fn make_call(&self, call: HostCall) -> HostFuture;
 
     /// What this layer itself decided about a call; it comes before what the host behind has decided.
-    fn take_own_decision(&self, id: CallId) -> Option<CallDecision> {
+    fn take_own_decision(&self, id: CallId) -> Option<DecisionRecord> {
         let _ = id;
         None
     }
@@ -120,7 +120,7 @@ impl<L: HostLayer> Host for L {
         self.inner().repeated(id, target, args, state);
     }
 
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
+    fn decision(&self, id: CallId) -> Option<DecisionRecord> {
         let own = self.take_own_decision(id);
         let inner = self.inner().decision(id);
         own.or(inner)
@@ -139,8 +139,8 @@ impl<L: HostLayer> Host for L {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct HostError {
-    /// A short name for the kind of failure, such as `NOT_FOUND`.
-    pub code: String,
+    /// The kind of failure. Texts such as `NOT_FOUND` that are no known code are foreign ones.
+    pub code: CallErrorCode,
     /// What happened, for people.
     pub message: String,
     /// More, for programs.
@@ -151,17 +151,17 @@ pub struct HostError {
 
 impl HostError {
     /// The call was made and failed.
-    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn new(code: impl Into<CallErrorCode>, message: impl Into<String>) -> Self {
         HostError { code: code.into(), message: message.into(), data: None, state: CallState::Failed }
     }
 
     /// The call was refused before anything was sent.
-    pub fn not_sent(code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn not_sent(code: impl Into<CallErrorCode>, message: impl Into<String>) -> Self {
         HostError { state: CallState::NotSent, ..Self::new(code, message) }
     }
 
     /// The call was sent, and its effect is not known.
-    pub fn unknown(code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn unknown(code: impl Into<CallErrorCode>, message: impl Into<String>) -> Self {
         HostError { state: CallState::Unknown, ..Self::new(code, message) }
     }
 
@@ -214,7 +214,7 @@ impl Host for Functions {
         };
         Box::pin(async move {
             let args = serde_json::from_str(&call.args)
-                .map_err(|error| HostError::not_sent("INVALID_ARGUMENTS", error.to_string()))?;
+                .map_err(|error| HostError::not_sent(CallErrorCode::InvalidArguments, error.to_string()))?;
             // The text of large arguments need not wait for the answer.
             drop(call);
             handler(args).await.map(|value| value.to_string())
@@ -231,5 +231,5 @@ impl Host for Functions {
 }
 
 fn refused(message: String) -> HostFuture {
-    Box::pin(async move { Err(HostError::not_sent("UNKNOWN", message)) })
+    Box::pin(async move { Err(HostError::not_sent(CallErrorCode::Unknown, message)) })
 }

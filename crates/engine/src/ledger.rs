@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolgate_wire::frame::Target;
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallRecord, CallState};
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{CallErrorCode, CallId, CallRecord, CallState};
 
 use crate::host::HostError;
 
@@ -39,7 +39,7 @@ impl Ledger {
         &mut self,
         id: CallId,
         answer: &Result<String, HostError>,
-        decision: Option<CallDecision>,
+        decision: Option<DecisionRecord>,
     ) -> Option<&CallRecord> {
         let (index, since) = self.open.remove(&id)?;
         let record = self.records.get_mut(index)?;
@@ -59,7 +59,7 @@ impl Ledger {
         took: Duration,
         state: CallState,
         body: &Result<Vec<u8>, Vec<u8>>,
-        decision: Option<CallDecision>,
+        decision: Option<DecisionRecord>,
     ) {
         let Some((index, _)) = self.open.remove(&id) else { return };
         let Some(record) = self.records.get_mut(index) else { return };
@@ -69,8 +69,8 @@ impl Ledger {
             Ok(json) => record.applied(json.len()),
             Err(fields) => {
                 let fields: Value = serde_json::from_slice(fields).unwrap_or_default();
-                let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
-                record.failed(state, &text("code"), &text("message"));
+                let text = |name: &str| fields[name].as_str().unwrap_or_default();
+                record.failed(state, &CallErrorCode::named(text("code")), text("message"));
             }
         }
     }

@@ -73,8 +73,11 @@ mod turns;
 mod v8;
 mod with_runtime;
 
-pub use engine::{ComputeOptions, Engine, EngineBuilder, EngineChoice, IsolationMode, Request, UnknownEngine};
+pub use engine::{
+    ComputeOptions, Engine, EngineBuilder, EngineChoice, IsolationMode, MigrationTarget, Request, UnknownEngine,
+};
 pub use host::{Functions, Host, HostCall, HostError, HostFuture, HostLayer};
+pub use migrate::RacePolicy;
 pub use observer::Observer;
 pub use process::{StartError, WorkerCommand};
 pub use tokio_util::sync::CancellationToken;

@@ -4,6 +4,7 @@
 //! limit, a message is cut, and a code must be one that a program can cause.
 
 use serde_json::value::RawValue;
+use toolgate_wire::foreign_text::head;
 use toolgate_wire::frame::End;
 use toolgate_wire::{Code, Failure, Limits, Outcome};
 
@@ -26,7 +27,7 @@ pub(crate) fn from_end(end: End, limits: &Limits, program: &Compiled, cancelled:
             if code == Code::Timeout {
                 return Outcome::Failed(Failure { position, ..timeout(limits) });
             }
-            let message = message.chars().take(MAX_MESSAGE).collect::<String>();
+            let message = head(&message, MAX_MESSAGE).to_owned();
             let hint = class
                 .filter(|_| code == Code::Runtime)
                 .and_then(|class| toolgate_plan::hint_for_missing(program.text(), class, position, program.profile()));

@@ -347,7 +347,7 @@ mod tests {
         assert!(poll(&mut modest).is_pending());
         let last = greedy.last_mut().map(|turn| poll(&mut (turn.as_mut() as Turn<'_>)));
         assert!(matches!(last, Some(Poll::Ready(Err(NoPermit::Full)))));
-        // Two and one: a third of the second caller takes nobody's place.
+        // Two and one: a third of the second caller takes no other caller's place.
         let mut equal: Turn<'_> = pin!(queue.enter(2));
         assert!(matches!(poll(&mut equal), Poll::Ready(Err(NoPermit::Full))));
         drop(running);

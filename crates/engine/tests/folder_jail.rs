@@ -25,7 +25,10 @@ const FOLDER: &str = "/program";
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    std::fs::copy("/usr/bin/perl", folder.path().join("tsc")).expect("a perl");
+    // By another process: a child that another test starts meanwhile would inherit the descriptor of a file that is written here, and
+    // a program that is open for writing cannot be executed.
+    let copied = Command::new("cp").arg("/usr/bin/perl").arg(folder.path().join("tsc")).status();
+    assert!(copied.expect("cp runs").success(), "there is a perl");
     std::fs::write(folder.path().join("library"), "worked").unwrap();
     folder
 }

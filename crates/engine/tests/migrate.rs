@@ -1,6 +1,6 @@
 //! A run that moves to another worker makes every call once and gives the same result.
 //!
-//! Most runs rehearse the move with a second QuickJS worker, which takes the same road as a move to
+//! Most runs rehearse the move with a second QuickJS worker, which takes the same path as a move to
 //! V8 and costs a millisecond; a few hundred go to V8 itself.
 
 mod support;
@@ -13,7 +13,8 @@ use support::deno::deno;
 use support::{process_builder, show};
 use toolgate_engine::wire::{Destination, Interpreter, Profile, Report};
 use toolgate_engine::{
-    CancellationToken, Engine, EngineBuilder, EngineChoice, Functions, HostError, Request, V8Settings,
+    CancellationToken, Engine, EngineBuilder, EngineChoice, Functions, HostError, MigrationTarget, RacePolicy, Request,
+    V8Settings,
 };
 
 /// Processor time after which runs of one engine move.
@@ -129,7 +130,13 @@ async fn check_many(runs: u64, work: u64, builder: impl Fn() -> EngineBuilder, v
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_is_made_once_wherever_the_run_moves() {
-    let moved = check_many(REHEARSED, 10_000, || process_builder().rehearse_migration(), V8Settings::default()).await;
+    let moved = check_many(
+        REHEARSED,
+        10_000,
+        || process_builder().migrates_to(MigrationTarget::QuickJs).race(RacePolicy::Never),
+        V8Settings::default(),
+    )
+    .await;
     assert!(moved > REHEARSED as usize / 4, "only {moved} of {REHEARSED} runs moved");
 }
 
@@ -142,17 +149,21 @@ async fn every_call_is_made_once_when_the_run_moves_to_v8() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_is_made_once_whichever_worker_is_ahead() {
-    let builder = || process_builder().rehearse_migration().always_race();
+    let builder = || process_builder().migrates_to(MigrationTarget::QuickJs).race(RacePolicy::Always);
     check_many(REHEARSED / 4, 10_000, builder, V8Settings::default()).await;
     let v8 = V8Settings { deno: Some(deno()), ..V8Settings::default() };
-    let moved = check_many(ON_V8 / 4, 1_000_000, || process_builder().always_race(), v8).await;
+    let moved = check_many(ON_V8 / 4, 1_000_000, || process_builder().race(RacePolicy::Always), v8).await;
     assert!(moved > 0, "no run moved");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_ended_before_its_target_is_left_alone_the_next_time() {
     let v8 = V8Settings { move_after: Duration::from_millis(2), ..V8Settings::default() };
-    let builder = process_builder().rehearse_migration().always_race().engine(EngineChoice::Auto).v8(v8);
+    let builder = process_builder()
+        .migrates_to(MigrationTarget::QuickJs)
+        .race(RacePolicy::Always)
+        .engine(EngineChoice::Auto)
+        .v8(v8);
     let engine = builder.build().expect("an engine");
     let rounds = Arc::new(Mutex::new(0));
     let run = async |code: &str, times: u32| {

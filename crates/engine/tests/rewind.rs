@@ -183,7 +183,7 @@ fn shown(report: &Report) -> String {
 /// Cases that are quick and end by themselves.
 fn quick_cases() -> Vec<Case> {
     let cases = load(&specs().join("guest")).into_iter();
-    let is_quick = |case: &Case| case.patience() > Duration::from_secs(2) && !case.ends_at_its_deadline();
+    let is_quick = |case: &Case| case.wall() > Duration::from_secs(1) && !case.ends_at_its_deadline();
     cases.filter(|case| case.expected_on("process").is_some() && is_quick(case)).collect()
 }
 

@@ -20,7 +20,8 @@ use toolgate_engine::transcript::{
 use toolgate_engine::wire::frame::{End, Question, Target};
 use toolgate_engine::wire::{CallId, CallState, Code, Failure, FromWorker, Profile, Report, Start, ToWorker};
 use toolgate_engine::{
-    Engine, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, Request, Reuse, V8Settings,
+    Engine, EngineChoice, Functions, Host, HostCall, HostError, HostFuture, MigrationTarget, RacePolicy, Request,
+    Reuse, V8Settings,
 };
 
 /// Keeps everything in memory, and what happened around calls with an effect.
@@ -432,7 +433,12 @@ async fn an_effect_that_cannot_be_made_durable_is_refused_and_reads_go_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_moves_is_recorded_once() {
     let v8 = V8Settings { move_after: Duration::ZERO, ..V8Settings::default() };
-    let engine = process_builder().rehearse_migration().v8(v8).build().expect("an engine");
+    let engine = process_builder()
+        .migrates_to(MigrationTarget::QuickJs)
+        .race(RacePolicy::Never)
+        .v8(v8)
+        .build()
+        .expect("an engine");
     let code = "let s = 0; for (let i = 0; i < 300000; i++) s += i % 7; console.log('once'); await write(s); \
                 for (let i = 0; i < 300000; i++) s += i % 7; await write(s); return s;";
     let (asked, memory) = (Asked::default(), Memory::new(false));

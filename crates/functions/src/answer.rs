@@ -38,6 +38,14 @@ impl FunctionAnswer {
         Self { content: Content::Text(text), permit: Some(permit) }
     }
 
+    /// The bytes of its JSON text.
+    pub fn text_len(&self) -> usize {
+        match &self.content {
+            Content::Value(value) => value.to_string().len(),
+            Content::Text(text) => text.len(),
+        }
+    }
+
     /// The answer as JSON text, and the permit that counts it.
     pub fn into_text(self) -> (String, Option<BytePermit>) {
         match self.content {

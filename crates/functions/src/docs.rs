@@ -10,7 +10,8 @@ use typescript::type_of;
 /// The signature in TypeScript, without `declare function`: `name(a: number, b?: string): Promise<number>`.
 pub fn signature(function: &HostFunction) -> String {
     let params: Vec<_> = function.params().iter().map(parameter).collect();
-    format!("{}({}): Promise<{}>", function.name(), params.join(", "), type_of(function.result()))
+    let result = function.shown_result().map_or_else(|| type_of(function.result()), str::to_owned);
+    format!("{}({}): Promise<{result}>", function.name(), params.join(", "))
 }
 
 fn parameter(param: &Param) -> String {

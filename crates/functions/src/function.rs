@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
-use toolgate_catalog::arguments::{BoundedSchema, Checked};
+use toolgate_catalog::arguments::{BoundedSchema, SchemaCheck};
 use toolgate_wire::foreign_text::clipped;
 
 /// The future of a handler's result.
@@ -49,6 +49,15 @@ pub struct Param {
 #[derive(Clone)]
 pub struct HostFunction(pub(super) Arc<Inner>);
 
+/// The tool that a function is under another name. Its arguments are the first one of the function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AliasedTool {
+    /// The name of its backend.
+    pub backend: String,
+    /// Its own name.
+    pub tool: String,
+}
+
 pub(super) struct Inner {
     pub(super) name: FunctionName,
     pub(super) description: String,
@@ -56,9 +65,10 @@ pub(super) struct Inner {
     /// One for each parameter.
     pub(super) schemas: Vec<BoundedSchema>,
     pub(super) result: Value,
+    pub(super) shown_result: Option<String>,
     pub(super) reads_only: ReadsOnly,
     pub(super) is_idempotent: bool,
-    pub(super) is_tool: bool,
+    pub(super) tool: Option<AliasedTool>,
     pub(super) handler: Handler,
 }
 
@@ -93,9 +103,19 @@ impl HostFunction {
         &self.0.result
     }
 
-    /// Whether it calls a tool, which is decided about as that tool.
+    /// The TypeScript type of its result that signatures show in place of that of its schema.
+    pub fn shown_result(&self) -> Option<&str> {
+        self.0.shown_result.as_deref()
+    }
+
+    /// Whether it is a tool under another name, which is decided about as that tool.
     pub fn is_tool(&self) -> bool {
-        self.0.is_tool
+        self.0.tool.is_some()
+    }
+
+    /// The tool that it is under another name.
+    pub fn tool(&self) -> Option<&AliasedTool> {
+        self.0.tool.as_ref()
     }
 
     /// Whether a call with these arguments (the JSON text of a list) is known to change nothing.
@@ -208,12 +228,14 @@ fn complaint(param: &Param, schema: &BoundedSchema, value: &Value) -> Option<Str
         return None;
     }
     match schema.check(value) {
-        Checked::Fits => None,
-        Checked::Wrong { at, message } => {
+        SchemaCheck::Fits => None,
+        SchemaCheck::Wrong { at, message } => {
             let place = if at.is_empty() { String::new() } else { format!(" at {at}") };
             Some(shortened(format!("{place}: {message}")))
         }
-        Checked::NotBegun => Some(": checking it against its schema would take too long; pass less at once".to_owned()),
+        SchemaCheck::NotBegun => {
+            Some(": checking it against its schema would take too long; pass less at once".to_owned())
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub use answer::{FunctionAnswer, counted_bytes, is_json};
 pub use context::{CallContext, Coordinates, Hints, Warnings};
 pub use error::{ErrorCode, FailedEffect, FunctionError};
 pub use find::find;
-pub use function::{HostFunction, Param, Presence};
+pub use function::{AliasedTool, HostFunction, Param, Presence};
 pub use name::{BadName, FunctionName};
 pub use registry::{Registry, UnknownFunction};
 pub use signature::{FunctionBuilder, SignatureError};

@@ -6,6 +6,7 @@
 use serde::{Serialize, Serializer};
 use std::fmt;
 use toolgate_plan::words;
+use toolgate_wire::foreign_text::clipped;
 
 /// The only namespace.
 const NAMESPACE: &str = "api";
@@ -34,7 +35,7 @@ impl FunctionName {
     pub fn parse(text: &str) -> Result<Self, BadName> {
         let local = text.strip_prefix("api.").unwrap_or(text);
         if !is_identifier(local) {
-            return Err(BadName::NotAnIdentifier(text.chars().take(MAX_NAME_LENGTH).collect()));
+            return Err(BadName::NotAnIdentifier(clipped(text, MAX_NAME_LENGTH).into_owned()));
         }
         let reserved = if local.len() == text.len() { is_global(text) } else { is_object_protocol(local) };
         if reserved { Err(BadName::Reserved(text.to_owned())) } else { Ok(Self(text.to_owned())) }

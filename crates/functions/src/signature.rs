@@ -3,7 +3,9 @@
 use super::function::{Handler, Inner, shortened};
 use super::name::is_identifier;
 use super::reads_only::ReadsOnly;
-use super::{BadName, CallContext, FunctionAnswer, FunctionError, FunctionName, HostFunction, Param, Presence};
+use super::{
+    AliasedTool, BadName, CallContext, FunctionAnswer, FunctionError, FunctionName, HostFunction, Param, Presence,
+};
 use serde_json::Value;
 use std::future::Future;
 use std::sync::Arc;
@@ -60,8 +62,9 @@ pub struct FunctionBuilder {
     result: Value,
     reads_only: ReadsOnly,
     is_idempotent: bool,
-    is_tool: bool,
+    tool: Option<AliasedTool>,
     shown: Option<Value>,
+    shown_result: Option<String>,
     origin: Origin,
 }
 
@@ -81,8 +84,9 @@ impl FunctionBuilder {
             result: Value::Bool(true),
             reads_only: ReadsOnly::Never,
             is_idempotent: false,
-            is_tool: false,
+            tool: None,
             shown: None,
+            shown_result: None,
             origin: Origin::Own,
         }
     }
@@ -138,6 +142,13 @@ impl FunctionBuilder {
         self
     }
 
+    /// Shows this TypeScript type as that of the result, where its schema says nothing. No program is refused for it.
+    #[must_use]
+    pub fn shows_result(mut self, typescript: String) -> Self {
+        self.shown_result = Some(typescript);
+        self
+    }
+
     /// Sets the JSON Schema of the result.
     #[must_use]
     pub fn returns(mut self, schema: Value) -> Self {
@@ -145,10 +156,10 @@ impl FunctionBuilder {
         self
     }
 
-    /// It calls a tool: who may call it is decided about that tool, not about the function.
+    /// It calls this tool: who may call it is decided about that tool, not about the function.
     #[must_use]
-    pub fn is_tool(mut self) -> Self {
-        self.is_tool = true;
+    pub fn calls_tool(mut self, backend: &str, tool: &str) -> Self {
+        self.tool = Some(AliasedTool { backend: backend.to_owned(), tool: tool.to_owned() });
         self
     }
 
@@ -209,7 +220,7 @@ impl FunctionBuilder {
         let memory = SchemaMemory::of_function();
         let schemas = self.params.iter().map(|param| compiled(&name, param, &memory)).collect::<Result<_, _>>()?;
         let handler: Handler = Arc::new(move |context, args| Box::pin(handler(context, args)));
-        let Self { description, mut params, result, reads_only, is_idempotent, is_tool, shown, .. } = self;
+        let Self { description, mut params, result, reads_only, is_idempotent, tool, shown, shown_result, .. } = self;
         if let (Some(first), Some(shown)) = (params.first_mut(), shown) {
             first.schema = shown;
         }
@@ -219,9 +230,10 @@ impl FunctionBuilder {
             params,
             schemas,
             result,
+            shown_result,
             reads_only,
             is_idempotent,
-            is_tool,
+            tool,
             handler,
         })))
     }

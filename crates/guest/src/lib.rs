@@ -8,7 +8,7 @@
 //! - `hugepages`: moves this program's code to huge pages, which forks share
 //! - [`lockdown`]: seccomp, landlock, namespaces, capabilities and limits, for workers and for a jailed `deno`
 //! - `sandbox`: one interpreter and one run of it; [`prelude`] is its JavaScript side
-//! - `state`, `natives`: a run's state, and the functions that the prelude calls
+//! - `state`, `natives`, `calls`: a run's state, the functions that the prelude calls, and host calls without an answer yet
 //! - [`data`]: JSON to values and back
 //! - `globals`: global names that are looked up on first use
 //! - `memory`: the metered allocator
@@ -28,6 +28,7 @@ use toolgate_wire::{FromWorker, ToWorker};
 pub use channel::{Broken, Socket};
 pub use memory::give_back_large_blocks;
 
+mod calls;
 mod channel;
 pub mod data;
 #[allow(unsafe_code, reason = "decision 5")]
@@ -89,7 +90,7 @@ pub fn take_over_if_asked() {
 
 /// As [`take_over_if_asked`], but workers pass the program's text to `act` instead of running it. They are locked down like
 /// every worker, with the socket as descriptor 0: native code that tests the lockdown from inside.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "test-worker"))]
 pub fn take_over_as_test_worker(act: fn(&str)) {
     static ACT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
     PREPARED.store(true, Ordering::Relaxed);

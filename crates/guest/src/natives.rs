@@ -4,13 +4,14 @@ use std::rc::Rc;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::function::{Func, Opt};
-use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray, Value};
+use rquickjs::{Ctx, Function, Object, Result, TypedArray, Value};
 use toolgate_wire::CallId;
 use toolgate_wire::codec::tag;
 use toolgate_wire::frame::{Question, Stream, Target};
-use toolgate_wire::limits::{MAX_ARGUMENTS, MAX_RANDOM_BYTES};
+use toolgate_wire::limits::MAX_RANDOM_BYTES;
 
-use crate::data::{self, Caps, DepthPolicy, Listing, SerialiseError, UnwritablePolicy};
+use crate::calls::{self, throw};
+use crate::data::{self, Listing};
 use crate::globals::Resolvers;
 use crate::memory;
 use crate::prelude;
@@ -74,12 +75,16 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     let run = state.clone();
     natives.set(
         "call",
+        // Sends a call whose answer nothing waits for.
         Func::from(move |ctx: Ctx<'js>, backend: Option<String>, name: String, args: String| {
-            let target = match backend {
-                Some(backend) => Target::Tool { backend, tool: name },
-                None => Target::Function(name),
-            };
-            run.call(target, args).map(|id| id.0).map_err(|refused| throw(&ctx, &refused))
+            run.call(target_of(backend, name), args).map(|id| id.0).map_err(|refused| throw(&ctx, &refused))
+        }),
+    )?;
+    let run = state.clone();
+    natives.set(
+        "callHost",
+        Func::from(move |ctx: Ctx<'js>, backend: Option<String>, name: String, args: Value<'js>, site: Value<'js>| {
+            calls::begin(&ctx, &run, target_of(backend, name), args, site)
         }),
     )?;
     let run = state.clone();
@@ -107,6 +112,13 @@ fn host<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
             run.log(if stream == tag::STDOUT { Stream::Stdout } else { Stream::Stderr }, &text);
         }),
     )
+}
+
+fn target_of(backend: Option<String>, name: String) -> Target {
+    match backend {
+        Some(backend) => Target::Tool { backend, tool: name },
+        None => Target::Function(name),
+    }
 }
 
 /// `name` is the backend where a question also names a tool.
@@ -151,28 +163,13 @@ fn backends<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     )
 }
 
-fn throw(ctx: &Ctx<'_>, refused: &Refused) -> rquickjs::Error {
-    Exception::throw_range(ctx, &refused.to_string())
-}
-
 fn values<'js>(natives: &Object<'js>, state: &Rc<State>) -> Result<()> {
     natives.set("parse", Func::from(|ctx: Ctx<'js>, text: rquickjs::String<'js>| ctx.json_parse(text.to_string()?)))?;
     let run = state.clone();
     natives.set(
         "stringify",
         Func::from(move |ctx: Ctx<'js>, value: Value<'js>, what: Opt<String>| {
-            let caps = Caps {
-                max_bytes: MAX_ARGUMENTS,
-                max_depth: None,
-                depth_policy: DepthPolicy::Error,
-                unwritable_policy: UnwritablePolicy::Error,
-                root: what.0.as_deref().unwrap_or("value"),
-                should_stop: &|| run.check().is_some(),
-            };
-            data::to_json(&ctx, value, &caps).map_err(|fault| match fault {
-                SerialiseError::Thrown => rquickjs::Error::Exception,
-                fault => Exception::throw_type(&ctx, &fault.to_string()),
-            })
+            calls::arguments(&ctx, &run, value, what.0.as_deref().unwrap_or("value"))
         }),
     )?;
     natives.set("isPromise", Func::from(|value: Value<'js>| value.is_promise()))

@@ -11,8 +11,9 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Promise, Result, Runtime, Value};
 use toolgate_wire::codec::ReplyHead;
 use toolgate_wire::frame::{End, Stream};
-use toolgate_wire::{Code, ErrorClass, FromWorker, Profile, Start, ToWorker};
+use toolgate_wire::{CallId, Code, ErrorClass, FromWorker, Profile, Start, ToWorker};
 
+use crate::calls;
 use crate::channel::{Channel, Received};
 use crate::data::{self, Caps, DepthPolicy, ParseError, SerialiseError, Text, UnwritablePolicy};
 use crate::globals::Resolvers;
@@ -91,7 +92,10 @@ impl Sandbox {
         let end = if state.meter.charge(start.code.len() as u64) {
             self.context.with(|ctx| match self.hooks.clone().restore(&ctx) {
                 Ok(hooks) => {
-                    Run { ctx, hooks, state: &state, rejections: &self.rejections, kept: &self.data }.to_end(start)
+                    let run = Run { ctx, hooks, state: &state, rejections: &self.rejections, kept: &self.data };
+                    let end = run.to_end(start);
+                    state.unanswered.clear();
+                    end
                 }
                 Err(_) => failed(Code::Unavailable, "the sandbox has no prelude"),
             })
@@ -279,7 +283,18 @@ impl<'js> Run<'js, '_> {
         self.state.now.set(head.now);
         self.state.call_ended();
         let value = data::from_text(&self.ctx, text).map_err(|fault| self.bad_data(&fault))?;
-        self.hook("settle")?.call::<_, ()>((head.id.0, head.ok, value)).map_err(|_| self.thrown())
+        self.answer(head.id, head.ok, value)
+    }
+
+    /// Settles the promise of a call.
+    fn answer(&self, id: CallId, ok: bool, value: Value<'js>) -> std::result::Result<(), End> {
+        let Some(call) = calls::answered(&self.ctx, self.state, id) else { return Ok(()) };
+        let settled = if ok {
+            call.resolve.call::<_, ()>((value,))
+        } else {
+            self.hook("settleWithout")?.call::<_, ()>((call.resolve, call.reject, value, call.site))
+        };
+        settled.map_err(|_| self.thrown())
     }
 
     fn deliver(&self, frame: ToWorker) -> std::result::Result<(), End> {
@@ -296,7 +311,7 @@ impl<'js> Run<'js, '_> {
                 let parsed = parse(&self.ctx, text);
                 self.state.meter.release(length);
                 let value = parsed.map_err(|fault| self.bad_data(&fault))?;
-                self.hook("settle")?.call::<_, ()>((id.0, ok, value)).map_err(|_| self.thrown())
+                self.answer(id, ok, value)
             }
             ToWorker::Fire { id, now } => {
                 self.state.now.set(now);

@@ -11,6 +11,7 @@ use toolgate_wire::frame::{Question, Seed, Stream, Target};
 use toolgate_wire::limits::{MAX_LOG_BYTES, MAX_NAME, MAX_TIMERS};
 use toolgate_wire::{CallId, FromWorker, Limits, Profile, Start, ToWorker};
 
+use crate::calls::UnansweredCalls;
 use crate::channel::{Broken, Channel, Received};
 use crate::data::Listing;
 use crate::memory::Meter;
@@ -52,6 +53,7 @@ pub(crate) struct State {
     pub(crate) meter: Rc<Meter>,
     pub(crate) now: Cell<f64>,
     pub(crate) random: RefCell<Random>,
+    pub(crate) unanswered: UnansweredCalls,
     channel: RefCell<Option<Rc<Channel>>>,
     limits: RefCell<Limits>,
     deadline: Cell<Option<Instant>>,
@@ -82,6 +84,7 @@ impl State {
             meter,
             now: Cell::new(0.0),
             random: RefCell::new(Random::seeded(&Seed::from(0))),
+            unanswered: UnansweredCalls::default(),
             channel: RefCell::default(),
             limits: RefCell::new(Limits::of(Profile::Compute)),
             deadline: Cell::default(),

@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use toolgate_engine::host::{HeldBytes, Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState};
+use toolgate_wire::foreign_text::clipped;
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{CallErrorCode, CallId, CallState};
 
 use crate::entry::{AskedFor, Event, ReplyBody};
 use crate::recording::Record;
@@ -119,7 +120,7 @@ struct NotRecorded(String);
 
 impl From<NotRecorded> for HostError {
     fn from(NotRecorded(why): NotRecorded) -> Self {
-        HostError::not_sent("NOT_RECORDED", why)
+        HostError::not_sent(CallErrorCode::NotRecorded, why)
     }
 }
 
@@ -198,7 +199,7 @@ impl Host for LiveReads {
         self.recorded.is_read_only(target) || self.real.is_read_only(target)
     }
 
-    fn decision(&self, id: CallId) -> Option<CallDecision> {
+    fn decision(&self, id: CallId) -> Option<DecisionRecord> {
         self.real.decision(id)
     }
 
@@ -213,9 +214,9 @@ impl Host for LiveReads {
 
 fn error(fields: &str, state: CallState) -> HostError {
     let fields: Value = serde_json::from_str(fields).unwrap_or_default();
-    let text = |name: &str| fields[name].as_str().unwrap_or_default().to_owned();
+    let text = |name: &str| fields[name].as_str().unwrap_or_default();
     let data = fields.get("data").filter(|data| !data.is_null()).cloned();
-    HostError { code: text("code"), message: text("message"), data, state }
+    HostError { code: CallErrorCode::named(text("code")), message: text("message").to_owned(), data, state }
 }
 
 fn not_recorded(call: &HostCall, arguments: &Value, calls: &[RecordedCalls]) -> String {
@@ -227,9 +228,8 @@ fn not_recorded(call: &HostCall, arguments: &Value, calls: &[RecordedCalls]) -> 
         }
         Some(calls) => {
             let recorded = calls.arguments.to_string();
-            let shown: String = recorded.chars().take(MAX_SHOWN).collect();
-            let more = if shown.len() < recorded.len() { "…" } else { "" };
-            format!("{} was recorded with other arguments; the nearest are {shown}{more}", call.target)
+            let shown = clipped(&recorded, MAX_SHOWN);
+            format!("{} was recorded with other arguments; the nearest are {shown}", call.target)
         }
         None => format!("{} was not called in the record", call.target),
     }

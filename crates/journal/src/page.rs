@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use toolgate_wire::UtcTime;
+use toolgate_wire::foreign_text::head;
 
 use crate::entry::{Call, CallTarget, Event, Reply, ReplyBody};
 use crate::recording::Record;
@@ -186,7 +187,7 @@ impl Failed {
 
 fn text<'a>(record: &'a Record, text: &'a Text) -> &'a str {
     let text = record.blobs.text(text).unwrap_or("(missing from the record)");
-    text.char_indices().nth(MAX_TEXT).map_or(text, |(end, _)| text.get(..end).unwrap_or_default())
+    head(text, MAX_TEXT)
 }
 
 /// JSON with line breaks; any other text as it is.

@@ -1,24 +1,22 @@
 //! Records one run in memory, up to a bound.
 //!
-//! [`Recording`] is the common part of every recorder: it turns messages into entries and collects them until somebody
-//! takes them. [`MemoryRecorder`] keeps them to the end of the run, for cassettes; a durable run writes them to a store.
+//! [`Recording`] is the common part of every recorder: it turns messages into entries and collects them until they are
+//! taken. [`MemoryRecorder`] keeps them to the end of the run, for cassettes; a durable run writes them to a store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolgate_engine::transcript::{Delivery, DigestKey, Durable, Recorder};
-use toolgate_wire::{CallId, CallState, FromWorker, Profile, ToWorker};
+use toolgate_wire::{CallId, CallState, FromWorker, Profile, ToWorker, Warning};
 
 use crate::entry::{Entry, Event, Header, Reply, ReplyBody};
 use crate::start::StartMessage;
 use crate::text::{Blobs, Text};
 
 /// Bytes of texts that are recorded of one run. A text counts as often as it is recorded, although a store keeps it once:
-/// whoever repeats the run holds it as often.
+/// a replay holds it as often.
 pub const MAX_RECORD_BYTES: u64 = 256 * 1024 * 1024;
-/// How the remark about a record that is not whole begins.
-pub const NOT_DURABLE_BEYOND: &str = "not durable beyond here";
 /// Bytes that an entry counts for beside its texts.
 const ENTRY_BYTES: u64 = 100;
 
@@ -89,7 +87,7 @@ pub struct RunFacts {
     pub request: Option<String>,
 }
 
-/// The entries of a run that nobody has taken yet.
+/// The entries of a run that have not been taken yet.
 pub struct Recording {
     key: DigestKey,
     max_bytes: u64,
@@ -304,9 +302,8 @@ impl Recording {
     }
 
     /// What the report of the run has to say about its record.
-    pub fn remark(&self) -> Option<String> {
-        let mb = self.max_bytes / (1024 * 1024);
-        self.is_full().then(|| format!("{NOT_DURABLE_BEYOND}: the record of this run reached its {mb} MB"))
+    pub fn remark(&self) -> Option<Warning> {
+        self.is_full().then_some(Warning::RecordFull { megabytes: self.max_bytes / (1024 * 1024) })
     }
 }
 
@@ -343,7 +340,7 @@ impl MemoryRecorder {
     }
 
     /// See [`Recording::remark`].
-    pub fn remark(&self) -> Option<String> {
+    pub fn remark(&self) -> Option<Warning> {
         self.0.remark()
     }
 }
@@ -393,10 +390,7 @@ pub(crate) mod tests {
             recording.said(&line(&"y".repeat(60_000)), false);
         }
         recording.finish("{}");
-        assert_eq!(
-            recording.remark().as_deref(),
-            Some("not durable beyond here: the record of this run reached its 1 MB")
-        );
+        assert_eq!(recording.remark(), Some(Warning::RecordFull { megabytes: 1 }));
         let record = recording.take();
         let kinds: Vec<_> = record.entries.iter().rev().take(2).map(|entry| &entry.event).collect();
         assert!(matches!(kinds[..], [Event::Report { .. }, Event::Truncated { .. }]), "{kinds:?}");

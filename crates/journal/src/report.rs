@@ -134,7 +134,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use toolgate_wire::report::CallDecision;
+    use toolgate_wire::report::DecisionRecord;
     use toolgate_wire::{CallRecord, Code, Failure, Outcome, Target};
 
     use super::*;
@@ -168,7 +168,7 @@ mod tests {
     fn what_a_policy_decided_is_taken_from_the_record() {
         let mut then = returned(VALUE, 12.5);
         let (action, rule) = ("ask", Some("policy[0]".to_owned()));
-        then.calls[0].decision = Some(Box::new(CallDecision { action, rule, ..CallDecision::default() }));
+        then.calls[0].decision = Some(Box::new(DecisionRecord { action, rule, ..DecisionRecord::default() }));
         let then = recorded(&then);
         let now = with_measurements(&returned(VALUE, 99.0), &then).expect("a report");
         assert_eq!((difference(&then, &now), now), (None, then));

@@ -15,7 +15,7 @@ use support::postgres::Server;
 use support::programs::{Dice, program};
 use support::{engine, facts, host, record, run_again, stable};
 use toolgate_engine::host::{HeldBytes, Target};
-use toolgate_engine::wire::{CallId, CallState, Code, Profile, Report};
+use toolgate_engine::wire::{CallId, CallState, Code, Profile, Report, Warning};
 use toolgate_engine::{CancellationToken, Engine, Host, HostCall, HostError, HostFuture, Request};
 use toolgate_journal::durable::{Began, Decision, DurableRun, Journal};
 use toolgate_journal::recording::RunFacts;
@@ -231,7 +231,7 @@ async fn an_effect_beyond_the_bound_of_a_record_waits_until_the_store_knows_of_t
     assert_eq!(report.value().expect("a value").get(), r#""sent""#);
     let record = journal.load("a").await.expect("a record");
     assert!(matches!(replay::resume(&record, &mut |_| true), Err(replay::NoReplay::Truncated(_))), "{record:?}");
-    assert!(run.remark().is_some_and(|remark| remark.contains("not durable beyond here")));
+    assert!(matches!(run.remark(), Some(Warning::RecordFull { .. })));
 
     let run = begin(&journal, "b", code).await;
     store.limit(10 * 1024).expect("a limit");
@@ -315,6 +315,19 @@ impl Store for MortalStore {
                 StepFate::Happens => self.store.append(lease, from, rows).await,
                 StepFate::HappensAndDies => {
                     self.store.append(lease, from, rows).await?;
+                    std::future::pending().await
+                }
+                StepFate::Never => std::future::pending().await,
+            }
+        })
+    }
+
+    fn append_and_leave(&self, lease: Lease, from: u64, rows: Rows, how: Leave) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            match self.life.step() {
+                StepFate::Happens => self.store.append_and_leave(lease, from, rows, how).await,
+                StepFate::HappensAndDies => {
+                    self.store.append_and_leave(lease, from, rows, how).await?;
                     std::future::pending().await
                 }
                 StepFate::Never => std::future::pending().await,
@@ -478,6 +491,16 @@ async fn live_on(
 async fn one_life(engine: &Engine, journal: &Journal, name: &str, code: &str, host: MortalHost) -> Ended {
     let host = Arc::new(host);
     let known = journal.store().find(Find { run: Some(name.into()), most: 1, ..Find::default() }).await.expect("found");
+    if let Some(row) = known.first().filter(|row| row.status == RunStatus::Done) {
+        // The process died after it had written the end of the run.
+        let report: Value =
+            serde_json::from_str(&journal.report(row).await.expect("read").expect("a report")).expect("JSON");
+        let Some(done) = report["value"].as_array() else {
+            assert!(report.to_string().contains("whose effect is unknown"), "{report}");
+            return Ended::Unknown;
+        };
+        return Ended::Returned(done.iter().map(ToString::to_string).collect());
+    }
     let (request, run) = if known.is_empty() {
         let run = begin(journal, name, code).await;
         (Request::new(Profile::Chain, code), run)

@@ -114,6 +114,28 @@ async fn a_process_that_lost_its_run_cannot_write(store: Shared) {
     assert_eq!(store.claim(claim(Some("a"), HOUR)).await, Ok(None));
 }
 
+async fn rows_are_added_and_the_lease_is_given_back_together(store: Shared) {
+    let first = begin(&store, "a", HOUR).await;
+    let fenced = || Err(StoreError::Fenced("a".to_owned()));
+    assert_eq!(store.append_and_leave(first.clone(), 1, rows(&["x"]), Leave::Done).await, fenced(), "not at the end");
+    let state = async || {
+        let (row, pending) = store.look_at("a").await.expect("an answer").expect("the run");
+        (row.status, row.entries, pending.into_iter().map(|it| it.call).collect::<Vec<_>>())
+    };
+    assert_eq!(state().await, (RunStatus::Running, 0, vec![]), "neither");
+    let paused = Leave::Paused { calls: vec![(7, b"question".to_vec())], wake: None };
+    store.append_and_leave(first.clone(), 0, rows(&["0"]), paused).await.expect("paused");
+    assert_eq!(state().await, (RunStatus::Paused, 1, vec![7]), "both");
+    assert_eq!(store.claim(claim(None, HOUR)).await, Ok(None), "nothing is due");
+    let next = store.claim(claim(Some("a"), HOUR)).await.expect("an answer").expect("by its name");
+    assert_eq!(store.claim(claim(Some("a"), HOUR)).await, Ok(None), "one owner");
+    assert_eq!(store.append_and_leave(first, 1, rows(&["zombie"]), Leave::Done).await, fenced());
+    store.append_and_leave(next.clone(), 1, rows(&["1"]), Leave::Done).await.expect("done");
+    assert_eq!(state().await, (RunStatus::Done, 2, vec![7]));
+    assert_eq!(store.append_and_leave(next, 2, rows(&["2"]), Leave::Done).await, fenced(), "it has ended");
+    assert_eq!(store.look_at("b").await, Ok(None));
+}
+
 async fn a_heartbeat_keeps_a_lease(store: Shared) {
     let lease = begin(&store, "a", EXPIRED).await;
     let other = begin(&store, "b", EXPIRED).await;
@@ -168,6 +190,7 @@ async fn a_paused_run_is_due_when_it_is_decided_or_its_time_has_come(store: Shar
     let lease = begin(&store, "a", HOUR).await;
     store.leave(lease, paused(&[1, 2])).await.expect("paused");
     assert_eq!(store.decide("a", 1, b"yes".to_vec()).await, Ok(Decided::Now));
+    assert_eq!(store.sync().await, Ok(()));
     let lease = store.claim(claim(None, HOUR)).await.expect("claimed").expect("decided");
     // The second call is decided while the first goes on.
     assert_eq!(store.decide("a", 2, b"no".to_vec()).await, Ok(Decided::Now));
@@ -346,6 +369,7 @@ async fn suite(mut store: impl AsyncFnMut() -> Shared) {
     entries_are_kept_in_order_and_blobs_once(store().await).await;
     an_idempotency_key_gives_one_run(store().await).await;
     a_process_that_lost_its_run_cannot_write(store().await).await;
+    rows_are_added_and_the_lease_is_given_back_together(store().await).await;
     a_heartbeat_keeps_a_lease(store().await).await;
     an_owner_takes_back_a_run_that_it_does_not_hold(store().await).await;
     a_released_run_is_taken_over_at_once(store().await).await;

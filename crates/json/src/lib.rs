@@ -57,7 +57,7 @@ pub enum Shape {
 
 /// An element of an array or a member of an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct JsonEntry<'a> {
     /// The offset of the entry in its container, directly after the bracket or comma.
     pub lead: usize,
     /// The offset of the value in its container.
@@ -113,7 +113,7 @@ impl<'a> Value<'a> {
 
     /// The member of that name; the last one if there are several, as in JavaScript.
     pub fn member(self, name: &str) -> Option<Value<'a>> {
-        let named = |entry: &Entry<'a>| entry.key.is_some_and(|key| unquote(key) == name);
+        let named = |entry: &JsonEntry<'a>| entry.key.is_some_and(|key| unquote(key) == name);
         self.entries().filter(named).last().map(|entry| entry.value)
     }
 
@@ -135,9 +135,9 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = JsonEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<JsonEntry<'a>> {
         let bytes = self.text.as_bytes();
         let lead = self.at;
         let mut start = skip_space(bytes, lead);
@@ -155,7 +155,7 @@ impl<'a> Iterator for Entries<'a> {
         let value = Value(self.text.get(start..end)?);
         let next = skip_space(bytes, end);
         self.at = if bytes.get(next) == Some(&b',') { next + 1 } else { bytes.len() };
-        Some(Entry { lead, start, end, key, value })
+        Some(JsonEntry { lead, start, end, key, value })
     }
 }
 

@@ -31,7 +31,30 @@ pub fn skip_space(text: &[u8], mut at: usize) -> usize {
 /// The end of the string whose opening quote is at `at`, and whether it has escapes.
 #[inline]
 pub fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault> {
-    let mut at = at + 1;
+    let start = at + 1;
+    // Most strings end within two words: these are compared here, without a call and without a loop.
+    let Some([first, second]) = text.get(start..).and_then(two_words) else { return skip_long_string(text, start) };
+    let place = match (first_special(first), first_special(second)) {
+        (Some(place), _) => place,
+        (None, Some(place)) => 8 + place,
+        (None, None) => return skip_long_string(text, start + 16),
+    };
+    match text.get(start + place) {
+        Some(b'"') => Ok((start + place + 1, false)),
+        _ => skip_long_string(text, start + place),
+    }
+}
+
+#[inline(always)]
+fn two_words(text: &[u8]) -> Option<[u64; 2]> {
+    let (&[first, second], _) = text.first_chunk::<16>()?.as_chunks::<8>().0.split_first_chunk::<2>()?;
+    Some([u64::from_le_bytes(first), u64::from_le_bytes(second)])
+}
+
+/// The end of a string that goes on at `at`, and whether it has escapes from there on.
+#[inline(never)]
+fn skip_long_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault> {
+    let mut at = at;
     let mut escaped = false;
     loop {
         at = plain_run(text, at);
@@ -46,27 +69,55 @@ pub fn skip_string(text: &[u8], at: usize) -> Result<(usize, bool), Fault> {
     }
 }
 
-/// The offset of the next quote, backslash or control character. Compares eight bytes at a time.
+/// Length from which on a string is compared in blocks. Most strings are shorter, and a block costs as much as two words.
+const LONG: usize = 32;
+
+/// The offset of the next quote, backslash or control character. Compares eight bytes at a time, and more in long strings.
 #[inline]
-fn plain_run(text: &[u8], mut at: usize) -> usize {
+fn plain_run(text: &[u8], at: usize) -> usize {
+    let long = at.saturating_add(LONG).min(text.len());
+    let found = plain_words(&text[..long], at);
+    if found < long { found } else { plain_words(text, plain_blocks(text, found)) }
+}
+
+/// The offset of the first block with such a character, or where no whole block is left. The compiler compares a block with
+/// vector instructions.
+fn plain_blocks(text: &[u8], at: usize) -> usize {
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<32>();
+    let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, &byte| found | ends_plain_run(byte));
+    at + 32 * blocks.iter().take_while(is_plain).count()
+}
+
+#[inline]
+fn ends_plain_run(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
+}
+
+/// Where the first quote, backslash or control character is among eight bytes.
+#[inline(always)]
+fn first_special(word: u64) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zero_if_quote = word ^ (ONES * b'"' as u64);
+    let zero_if_slash = word ^ (ONES * b'\\' as u64);
+    let found = (zero_if_quote.wrapping_sub(ONES) & !zero_if_quote)
+        | (zero_if_slash.wrapping_sub(ONES) & !zero_if_slash)
+        | (word.wrapping_sub(ONES * 0x20) & !word);
+    let found = found & HIGH;
+    // A borrow can produce false hits only above the first hit, and only the first is used.
+    if found == 0 { None } else { Some((found.trailing_zeros() / 8) as usize) }
+}
+
+#[inline]
+fn plain_words(text: &[u8], mut at: usize) -> usize {
     while let Some(word) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*word);
-        let zero_if_quote = word ^ (ONES * b'"' as u64);
-        let zero_if_slash = word ^ (ONES * b'\\' as u64);
-        let found = (zero_if_quote.wrapping_sub(ONES) & !zero_if_quote)
-            | (zero_if_slash.wrapping_sub(ONES) & !zero_if_slash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        let found = found & HIGH;
-        if found != 0 {
-            // A borrow can produce false hits only above the first hit, and only the first is used.
-            return at + (found.trailing_zeros() / 8) as usize;
+        if let Some(place) = first_special(u64::from_le_bytes(*word)) {
+            return at + place;
         }
         at += 8;
     }
     while let Some(&byte) = text.get(at) {
-        if byte == b'"' || byte == b'\\' || byte < 0x20 {
+        if ends_plain_run(byte) {
             break;
         }
         at += 1;
@@ -337,5 +388,44 @@ pub fn array_index(key: &[u8]) -> Option<u32> {
             u32::try_from(value).ok().filter(|&index| index != u32::MAX)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_ends_at_its_quote_whatever_its_length() {
+        for length in 0..200 {
+            let text = format!("\"{}\"", "é".repeat(length));
+            assert_eq!(skip_string(text.as_bytes(), 0), Ok((text.len(), false)), "{length}");
+            let open = &text[..text.len() - 1];
+            assert_eq!(skip_string(open.as_bytes(), 0), Err(Fault::Syntax(open.len())), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_string_is_the_same_with_and_without_text_behind_it() {
+        for length in 0..40 {
+            for inside in ["", "\\n", "\\\"", "\\u00e9", "\\u00e", "\u{1}", "\u{1f}", "é", "\u{7f}", "!#[]~"] {
+                let short = format!("\"{}{inside}{}\"", "x".repeat(length), "y".repeat(length % 3));
+                let alone = skip_string(short.as_bytes(), 0);
+                let followed = format!("{short}, \"next\": \"\\n and more text than two words\"");
+                assert_eq!(skip_string(followed.as_bytes(), 0), alone, "{short}");
+                assert_eq!(alone.is_ok(), serde_json::from_str::<String>(&short).is_ok(), "{short}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_escape_and_a_control_character_are_found_at_every_place() {
+        for place in 0..200 {
+            let around = |inside: &str| format!("\"{}{inside}{}\"", "x".repeat(place), "y".repeat(100));
+            let escaped = around("\\n");
+            assert_eq!(skip_string(escaped.as_bytes(), 0), Ok((escaped.len(), true)), "{place}");
+            let control = around("\u{1f}");
+            assert_eq!(skip_string(control.as_bytes(), 0), Err(Fault::Syntax(place + 1)), "{place}");
+        }
     }
 }

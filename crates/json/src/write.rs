@@ -4,7 +4,7 @@
 
 use std::io::Write as _;
 
-/// Where text goes, byte by byte: a vector, or memory that somebody else counts.
+/// Where text goes, byte by byte: a vector, or memory that its owner counts.
 pub trait ByteSink {
     /// Appends one byte.
     fn push(&mut self, byte: u8);

@@ -74,6 +74,12 @@ impl JsonText {
         Self { text: value.to_string(), permit: ByteBudget::unlimited().empty_permit() }
     }
 
+    /// Valid text of a test; not counted.
+    #[cfg(test)]
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self { text: text.to_owned(), permit: ByteBudget::unlimited().empty_permit() }
+    }
+
     /// A copy of valid JSON text.
     pub(crate) fn copied(text: &str, budget: &ByteBudget) -> Result<Self, OverBudget> {
         let permit = budget.try_reserve(if text.len() > MAX_UNCOUNTED_BYTES { text.len() } else { 0 })?;
@@ -90,10 +96,90 @@ impl JsonText {
         self
     }
 
-    /// Another text in place of this one, made from it and no longer than it, counted by its permit.
+    /// Another text in place of this one, made from it and no more than a few words longer, counted by its permit.
     pub(crate) fn replaced(mut self, make: impl FnOnce(String) -> String) -> Self {
         self.text = make(self.text);
         self
+    }
+
+    /// One member of an object in place of the whole, if the object has it.
+    pub fn into_member(self, name: &str) -> Option<Self> {
+        let part = range_in(&self.text, self.value().member(name)?.text());
+        Some(self.cut(part))
+    }
+
+    /// An object whose member `name` is this value, followed by others.
+    pub(crate) fn wrapped_as(self, name: &str, rest: &serde_json::Map<String, Value>) -> Self {
+        self.replaced(|mut text| {
+            text.insert_str(0, &format!("{{\"{name}\":"));
+            for (key, value) in rest {
+                text.push_str(&format!(",{}:{value}", Value::from(key.as_str())));
+            }
+            text.push('}');
+            text
+        })
+    }
+
+    /// The object without its member `name`, or with this JSON text as its value, as the last member. Edits in place. A text that
+    /// has the member twice becomes a tree of at most `limit` bytes first, so that no reader takes another one than this.
+    ///
+    /// # Errors
+    /// If that tree takes too much memory, or the text is no object.
+    pub fn with_member(self, name: &str, value: Option<&str>, limit: usize) -> Result<Self, TreeError> {
+        let found = match self.find_member(name)? {
+            Occurrence::Several => return self.rewritten(name, value, limit),
+            found => found,
+        };
+        Ok(self.replaced(|mut text| {
+            text.truncate(text.trim_end().len());
+            text.drain(..text.len() - text.trim_start().len());
+            if let Occurrence::At(part) = found {
+                text.drain(part);
+            }
+            if let Some(value) = value {
+                text.pop();
+                let is_empty = text.get(1..).is_some_and(|rest| rest.trim_start().is_empty());
+                text.push_str(if is_empty { "\"" } else { ",\"" });
+                text.push_str(name);
+                text.push_str("\":");
+                text.push_str(value);
+                text.push('}');
+            }
+            text
+        }))
+    }
+
+    /// Where an object has a member, with the comma that goes with it.
+    fn find_member(&self, name: &str) -> Result<Occurrence, TreeError> {
+        let object = self.value();
+        if object.shape() != json::Shape::Object {
+            return Err(TreeError::NotJson(NotJson("it is no object".to_owned())));
+        }
+        let mut named = object.entries().filter(|entry| entry.key.is_some_and(|key| json::unquote(key) == name));
+        let Some(entry) = named.next() else { return Ok(Occurrence::Absent) };
+        if named.next().is_some() {
+            return Ok(Occurrence::Several);
+        }
+        let text = object.text().as_bytes();
+        let after = json::scan::skip_space(text, entry.end);
+        Ok(Occurrence::At(match text.get(after) {
+            Some(b',') => entry.lead..after + 1,
+            _ if text.get(entry.lead.wrapping_sub(1)) == Some(&b',') => entry.lead - 1..entry.end,
+            _ => entry.lead..entry.end,
+        }))
+    }
+
+    fn rewritten(self, name: &str, value: Option<&str>, limit: usize) -> Result<Self, TreeError> {
+        let (mut tree, mut permit) = self.into_tree(limit)?;
+        if let Some(object) = tree.as_object_mut() {
+            object.shift_remove(name);
+            let value = value.and_then(|value| serde_json::from_str(value).ok());
+            object.extend(value.map(|value: Value| (name.to_owned(), value)));
+        }
+        let text = tree.to_string();
+        drop(tree);
+        permit.shrink_to(if text.len() > MAX_UNCOUNTED_BYTES { text.len() } else { 0 });
+        Ok(Self { text, permit })
     }
 
     /// Its text.
@@ -129,6 +215,13 @@ impl JsonText {
         self.permit.shrink_to(counted);
         Ok((tree, self.permit))
     }
+}
+
+/// How often an object has a member.
+enum Occurrence {
+    Absent,
+    At(Range<usize>),
+    Several,
 }
 
 impl fmt::Debug for JsonText {
@@ -306,6 +399,23 @@ mod tests {
         let part = whole.value().member("result").unwrap().text();
         let range = range_in(whole.as_str(), part);
         assert_eq!(whole.cut(range).as_str(), r#"{"a":[1, 2]}"#);
+    }
+
+    #[test]
+    fn a_member_is_removed_or_set_in_place() {
+        let check = |object: &str, value: Option<&str>, expected: &str| {
+            let edited = text(object).with_member("t", value, usize::MAX).unwrap();
+            assert_eq!(edited.as_str(), expected, "{object}");
+        };
+        check(r#"{"t":1,"b":2}"#, None, r#"{"b":2}"#);
+        check(r#"{"a":1, "t" : [2] , "b":2}"#, None, r#"{"a":1, "b":2}"#);
+        check(r#" {"a":1,"\u0074":{}} "#, None, r#"{"a":1}"#);
+        check(r#"{"t":1}"#, None, "{}");
+        check(r#"{"t":1}"#, Some("\"x\""), r#"{"t":"x"}"#);
+        check("{ }", Some("2"), "{ \"t\":2}");
+        check(r#"{"a":{"t":1}}"#, Some("2"), r#"{"a":{"t":1},"t":2}"#);
+        check(r#"{"t":1,"a":0,"t":2,"t":3}"#, Some("4"), r#"{"a":0,"t":4}"#);
+        assert!(text("[1]").with_member("t", None, usize::MAX).is_err());
     }
 
     #[test]

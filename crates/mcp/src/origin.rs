@@ -2,10 +2,12 @@
 //!
 //! Both are the client's own words: bounded, never trusted, and used for logs and traces only.
 
+use std::fmt::Display;
+
 use serde_json::{Map, Value};
 
-use crate::protocol::{META_CLIENT, META_VERSION};
-use toolgate_wire::foreign_text::one_line;
+use crate::protocol::META_CLIENT;
+use toolgate_wire::foreign_text::{head, one_line};
 
 /// The most characters of a client's name.
 const MAX_CLIENT_CHARS: usize = 100;
@@ -23,15 +25,15 @@ pub struct RequestOrigin {
     pub trace: TraceContext,
     /// Its JSON-RPC id, as JSON text; empty where there was no JSON-RPC.
     pub request_id: String,
-    /// The revision of the protocol that it names; that of a legacy session is not kept.
-    pub protocol: Option<String>,
-    /// The client's number in this process: requests with the same number are of one session.
+    /// The revision of the protocol: the one that it names, or that of its legacy session.
+    pub protocol: Option<&'static str>,
+    /// The client's number in this process: requests with the same number are of one session. Zero where there is none.
     pub session: u64,
     /// How the client is connected: `pipe` or `tcp`; empty where there was no MCP.
     pub transport: &'static str,
 }
 
-/// The W3C trace context in `_meta` of a request.
+/// The W3C trace context of a request: in its `_meta`, or in its headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceContext {
     /// `00-` trace id `-` span id `-` flags; absent if it is not of this form.
@@ -46,15 +48,14 @@ impl RequestOrigin {
     /// What `_meta` of a request says; `introduced` is how the client introduced itself before, if it did.
     pub(crate) fn of(meta: Option<&Map<String, Value>>, introduced: Option<&str>) -> Self {
         let own = meta.and_then(|meta| meta.get(META_CLIENT)).and_then(client_name);
-        let protocol = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str).map(str::to_owned);
         let client = own.or_else(|| introduced.map(str::to_owned));
-        RequestOrigin { client, trace: TraceContext::of(meta), protocol, ..RequestOrigin::default() }
+        RequestOrigin { client, trace: TraceContext::of(meta), ..RequestOrigin::default() }
     }
 
-    /// The same with the id of the request, the client's number and its transport.
-    pub(crate) fn with_request(self, id: &Value, session: u64, transport: &'static str) -> Self {
-        let request_id = id.to_string().chars().take(MAX_ID_CHARS).collect();
-        RequestOrigin { request_id, session, transport, ..self }
+    /// The same with the id of the request.
+    pub(crate) fn with_request(self, id: &Value) -> Self {
+        let request_id = head(&id.to_string(), MAX_ID_CHARS).to_owned();
+        RequestOrigin { request_id, ..self }
     }
 }
 
@@ -68,11 +69,14 @@ pub(crate) fn client_name(info: &Value) -> Option<String> {
 
 impl TraceContext {
     fn of(meta: Option<&Map<String, Value>>) -> Self {
-        let text = |key: &str| {
-            let value = meta?.get(key)?.as_str()?;
-            (value.len() <= MAX_TRACE_BYTES && value.bytes().all(|byte| (b' '..0x7f).contains(&byte)))
-                .then(|| value.to_owned())
-        };
+        Self::of_texts(|key| meta?.get(key)?.as_str().map(str::to_owned))
+    }
+
+    /// What a request says under these three names. A text that is too long or not printable is ignored.
+    pub fn of_texts(said: impl Fn(&'static str) -> Option<String>) -> Self {
+        let is_accepted =
+            |value: &String| value.len() <= MAX_TRACE_BYTES && value.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+        let text = |key: &'static str| said(key).filter(is_accepted);
         let traceparent = text("traceparent").filter(|it| is_traceparent(it));
         // Without a trace the rest means nothing.
         let tracestate = traceparent.is_some().then(|| text("tracestate")).flatten();
@@ -87,6 +91,12 @@ impl TraceContext {
                 meta.insert(key.to_owned(), value.clone().into());
             }
         }
+    }
+
+    /// The same trace with another span as the parent of what follows.
+    pub fn with_span(&self, trace_id: impl Display, span_id: impl Display) -> Self {
+        let flags = if self.traceparent.is_none() || self.is_sampled() { "01" } else { "00" };
+        TraceContext { traceparent: Some(format!("00-{trace_id}-{span_id}-{flags}")), ..self.clone() }
     }
 
     /// The trace id and the span id.

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 use toolgate_json::{self as json, Shape};
+use toolgate_wire::foreign_text::head;
 
 use crate::json_text::{self, JsonText};
 
@@ -48,21 +49,6 @@ pub fn requests_input(result: &Value) -> bool {
     let has_requests = result.get("inputRequests").is_some_and(Value::is_object);
     let has_state = result.get("requestState").is_some_and(Value::is_string);
     result.get("resultType").and_then(Value::as_str) == Some("input_required") && (has_requests || has_state)
-}
-
-/// The fault of a result that is marked `isError`.
-pub fn fault(result: &Value) -> Option<ToolFault> {
-    if result.get("isError") != Some(&Value::Bool(true)) {
-        return None;
-    }
-    ToolResult::new(JsonText::of(result)).fault()
-}
-
-/// The value of a result that is a tree already.
-pub fn value(result: Value, wrapping: Wrapping) -> Value {
-    let text = ToolResult::new(JsonText::of(&result)).into_value(wrapping);
-    // The value is part of a tree, so it becomes one; a text in it that is nested too deeply for that stays text.
-    serde_json::from_str(text.as_str()).unwrap_or_else(|_| Value::String(text.into_parts().0))
 }
 
 /// The result of a tool call, as the server wrote it.
@@ -105,12 +91,33 @@ impl ToolResult {
         requests.and_then(|requests| json_text::small_tree(requests.text())).unwrap_or_default()
     }
 
+    /// Whether it is marked `isError`.
+    pub fn is_failure(&self) -> bool {
+        self.0.value().member("isError").map(json::Value::text) == Some("true")
+    }
+
+    /// The bytes of its text.
+    #[allow(clippy::len_without_is_empty, reason = "JSON text has at least one byte")]
+    pub fn len(&self) -> usize {
+        self.0.as_str().len()
+    }
+
+    /// Whether it is an object, as results of the protocol are.
+    pub fn is_object(&self) -> bool {
+        self.0.value().shape() == Shape::Object
+    }
+
+    /// Its member of this name, if it has it and the value has this shape.
+    pub fn member(&self, name: &str, shape: Shape) -> Option<json::Value<'_>> {
+        self.0.value().member(name).filter(|found| found.shape() == shape)
+    }
+
     /// The fault, if it is marked `isError`.
     pub fn fault(&self) -> Option<ToolFault> {
-        let result = self.0.value();
-        if result.member("isError").map(json::Value::text) != Some("true") {
+        if !self.is_failure() {
             return None;
         }
+        let result = self.0.value();
         let texts: Vec<json::Value<'_>> = blocks(result).filter_map(text_of).collect();
         let mut message = String::new();
         let mut room = MAX_FAULT_CHARS;
@@ -118,9 +125,10 @@ impl ToolResult {
             if !message.is_empty() {
                 message.push('\n');
             }
-            let taken: String = json::unquote(text.text()).chars().take(room).collect();
+            let text = json::unquote(text.text());
+            let taken = head(&text, room);
             room -= taken.chars().count();
-            message.push_str(&taken);
+            message.push_str(taken);
         }
         if message.trim().is_empty() {
             message = "the tool reported an error without a message".to_owned();
@@ -254,6 +262,15 @@ fn bare(result: json::Value<'_>) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn fault(result: &Value) -> Option<ToolFault> {
+        ToolResult::new(JsonText::of(result)).fault()
+    }
+
+    fn value(result: Value, wrapping: Wrapping) -> Value {
+        let text = ToolResult::new(JsonText::of(&result)).into_value(wrapping);
+        serde_json::from_str(text.as_str()).unwrap()
+    }
 
     fn check(result: Value, expected: Value) {
         assert_eq!(value(result, Wrapping::Plain), expected);

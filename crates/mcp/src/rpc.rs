@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
+use toolgate_wire::foreign_text::head;
 use toolgate_wire::{ByteBudget, BytePermit, OverBudget};
 
 use crate::buffer::{MAX_UNCOUNTED_BYTES, Overflow};
@@ -129,7 +130,7 @@ pub struct RpcError {
 impl RpcError {
     /// Reads an error of any shape; data that is not small is dropped.
     fn read(error: toolgate_json::Value<'_>) -> Self {
-        let clipped = |text: &str| text.chars().take(MAX_ERROR_CHARS).collect::<String>();
+        let clipped = |text: &str| head(text, MAX_ERROR_CHARS).to_owned();
         if error.shape() != toolgate_json::Shape::Object {
             return Self { code: 0, message: clipped(error.text()), data: None };
         }

@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use toolgate_wire::foreign_text::one_line;
+use toolgate_wire::foreign_text::{head, one_line};
 use url::{Origin, Url};
 
 use crate::body::{essence, is_json};
@@ -151,8 +151,8 @@ fn failure(mut answer: ApiAnswer, meta: Map<String, Value>, missing: &[String]) 
     };
     let shown: String = match &body {
         Value::Null => String::new(),
-        Value::String(text) => format!(": {}", text.chars().take(MAX_MESSAGE).collect::<String>()),
-        json => format!(": {}", json.to_string().chars().take(MAX_MESSAGE).collect::<String>()),
+        Value::String(text) => format!(": {}", head(text, MAX_MESSAGE)),
+        json => format!(": {}", head(&json.to_string(), MAX_MESSAGE)),
     };
     let mut message = format!("the API answered {status}{}{shown}", reason(status));
     if status == 401 && !missing.is_empty() {

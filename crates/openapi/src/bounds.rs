@@ -1,4 +1,4 @@
-//! The bounds of everything that a document or an API can make large. A document is somebody else's text: it is read
+//! The bounds of everything that a document or an API can make large. A document is foreign text: it is read
 //! within these bounds or refused with a sentence that names the bound.
 
 /// Maximum size of a document, in bytes, after YAML became JSON.

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::bounds::{MAX_POINTER_BYTES, MAX_POINTER_SEGMENTS, MAX_REFERENCE_HOPS};
 use crate::work::{WorkBudget, weight};
+use toolgate_wire::foreign_text::clipped;
 use toolgate_wire::http_text::percent_decode;
 
 /// Which rules a document follows.
@@ -197,7 +198,7 @@ fn read_members<'a>(raw: &'a RawValue) -> Option<Members<'a>> {
 
 /// The pointer of a reference into the same document.
 pub(crate) fn pointer(reference: &str) -> Result<String, ReferenceError> {
-    let shown = || reference.chars().take(200).collect();
+    let shown = || clipped(reference, 200).into_owned();
     let external = || ReferenceError::External(shown());
     let fragment = reference.strip_prefix('#').ok_or_else(external)?;
     if fragment.len() > MAX_POINTER_BYTES {

@@ -1,6 +1,6 @@
 //! Makes the request of a call from its arguments.
 //!
-//! Arguments are somebody else's text. A value cannot leave its place: in the path it is one segment, in the query one
+//! Arguments are foreign text. A value cannot leave its place: in the path it is one segment, in the query one
 //! pair, in a header one line. What would leave is refused before anything is sent, and the finished URL is compared
 //! with the base once more. Credentials are added last.
 
@@ -78,7 +78,7 @@ pub(crate) fn request(
     if !parts.cookies.is_empty() {
         parts.headers.push(("cookie".to_owned(), parts.cookies.join("; ")));
     }
-    Ok(ApiRequest { method: operation.method.clone(), url, headers: parts.headers, body })
+    Ok(ApiRequest { method: operation.method.clone(), url, headers: parts.headers, body, made_key: parts.made_key })
 }
 
 /// A URL with the credentials of the query in place of whatever stands there.
@@ -101,6 +101,8 @@ struct Parts {
     query: Vec<String>,
     headers: Vec<(String, String)>,
     cookies: Vec<String>,
+    /// The header of an idempotency key that no argument gave.
+    made_key: Option<String>,
 }
 
 impl Parts {
@@ -110,7 +112,9 @@ impl Parts {
             Some(value) if !value.is_null() => value,
             _ if parameter.required => return Err(ArgumentError::Missing(argument.clone())),
             _ if idempotency::is_key(parameter.place, &parameter.name) => {
-                self.headers.push((parameter.name.to_ascii_lowercase(), idempotency::new_key()));
+                let header = parameter.name.to_ascii_lowercase();
+                self.headers.push((header.clone(), idempotency::new_key()));
+                self.made_key = Some(header);
                 return Ok(());
             }
             _ => return Ok(()),

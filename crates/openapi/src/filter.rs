@@ -36,7 +36,7 @@ impl OperationFilter {
 
 impl Rule {
     fn parse(text: &str) -> Result<Self, BadRule> {
-        let bad = || BadRule(text.chars().take(100).collect());
+        let bad = || BadRule(toolgate_wire::foreign_text::clipped(text, 100).into_owned());
         let text = text.trim();
         if let Some(tag) = text.strip_prefix("tag:") {
             return if tag.trim().is_empty() { Err(bad()) } else { Ok(Self::Tag(tag.trim().to_owned())) };

@@ -1,6 +1,6 @@
 //! `Idempotency-Key`: an operation that takes one gets one with each call.
 //!
-//! An API that declares the header keeps the effect of a request from happening twice, whoever repeats it on the way. A
+//! An API that declares the header keeps the effect of a request from happening twice when it is repeated on the way. A
 //! caller who repeats calls itself gives its own key, which is sent as it is. Keys need not be secret, only unique.
 
 use std::hash::{BuildHasher, RandomState};

@@ -1,7 +1,7 @@
 //! OpenAPI documents as tools: every operation of a document is a tool with arguments, a result and hints.
 //!
 //! Documents of versions 2.0, 3.0, 3.1 and 3.2, in JSON or YAML. Reading is lenient (real documents have defects) and
-//! bounded (a document is somebody else's text). No network: a [`ApiTransport`] sends what this crate builds.
+//! bounded (a document is foreign text). No network: a [`ApiTransport`] sends what this crate builds.
 //!
 //! # Layout
 //! - `bounds`: the limits of everything

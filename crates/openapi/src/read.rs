@@ -25,7 +25,7 @@ use crate::pages;
 use crate::result_schema;
 use crate::schema::{Converted, Direction, Schemas, shortened};
 use crate::security::{Requirement, Security, is_token};
-use toolgate_wire::foreign_text::{escaped, stripped};
+use toolgate_wire::foreign_text::{clipped, escaped, stripped};
 use toolgate_wire::http_text::is_connection_header;
 
 /// An operation of the document that is no tool.
@@ -117,7 +117,7 @@ impl<'d, 'a> Reader<'d, 'a> {
     }
 
     fn skip(&mut self, method: &str, path: &str, reason: String) {
-        let shown: String = path.chars().take(200).collect();
+        let shown = clipped(path, 200);
         self.skipped.push(SkippedOperation { operation: format!("{method} {shown}"), reason });
     }
 
@@ -235,7 +235,7 @@ impl<'d, 'a> Reader<'d, 'a> {
             }
         }
         let shown = own.first().map(crate::servers::with_defaults).unwrap_or_default();
-        let shown: String = shown.chars().take(100).collect();
+        let shown = clipped(&shown, 100);
         Err(format!("its own server {shown} is not the configured base"))
     }
 

@@ -18,6 +18,8 @@ pub struct ApiRequest {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<Vec<u8>>,
+    /// The header of an idempotency key that was made for this request alone; a caller that has one for the call puts its own there.
+    pub made_key: Option<String>,
 }
 
 /// Headers and queries hold credentials, so only names are shown.

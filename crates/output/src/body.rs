@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use memchr::memchr_iter;
 
 use toolgate_json::{Measure, Value, Window, pretty};
+use toolgate_wire::foreign_text::head_bytes;
 
 /// How the text of a body is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,7 @@ impl<'a> Body<'a> {
     pub(crate) fn print_head(&self, room: usize, out: &mut String) {
         match self.form {
             BodyForm::Text | BodyForm::Written | BodyForm::Compact => {
-                out.push_str(self.text.get(..self.text.floor_char_boundary(room)).unwrap_or_default());
+                out.push_str(head_bytes(&self.text, room));
             }
             BodyForm::Pretty => pretty(Value::of(&self.text), &mut Window::new(0, room, out)),
         }

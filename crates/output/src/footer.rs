@@ -16,18 +16,26 @@ pub(crate) const ROOM: usize = 208;
 /// Bytes reserved for a footer in a small answer: the longest footer.
 const TIGHT_ROOM: usize = 176;
 
-/// Bytes reserved for the result id alone, where the whole footer would leave no room for text.
+/// Bytes reserved for a footer of one line, where the whole one would leave no room for text: the longest.
+const COMPACT_ROOM: usize = 112;
+
+/// Bytes reserved for the result id alone, where no sizes fit either.
 const SHORT_ROOM: usize = "\n[Full result: res_00112233445566778899aabbccddeeff]".len();
 
 /// Minimum number of bytes of text above a footer.
 const MIN_BODY: usize = 32;
 
-/// Bytes to reserve for a footer in an answer of at most `max` bytes: for all of it, for the result id, or none.
+/// The least bytes of an answer whose footer has both the sizes and the result id.
+pub const MIN_FOOTER_SIZE: usize = COMPACT_ROOM + MIN_BODY;
+
+/// Bytes to reserve for a footer in an answer of at most `max` bytes: for all of it, for one line, for the result id, or none.
 pub(crate) fn reserved(max: usize) -> usize {
     if max >= 2 * ROOM {
         ROOM
     } else if max >= TIGHT_ROOM + MIN_BODY {
         TIGHT_ROOM
+    } else if max >= MIN_FOOTER_SIZE {
+        COMPACT_ROOM
     } else if max >= SHORT_ROOM + MIN_BODY {
         SHORT_ROOM
     } else {
@@ -35,22 +43,39 @@ pub(crate) fn reserved(max: usize) -> usize {
     }
 }
 
-/// The footer for `body`, the rest of a text of `processed` bytes, in an answer of at most `max` bytes. Where the sizes do
-/// not fit, the result id alone; where that does not fit either, nothing.
+/// The footer for `body`, the rest of a text of `processed` bytes, in an answer of at most `max` bytes. Where the whole one does not
+/// fit, sizes and result id in one line; else the result id alone; where that does not fit either, nothing.
 pub(crate) fn footer(body: &str, processed: usize, result: Option<&ResultId>, max: usize) -> Option<String> {
     let break_line = if body.ends_with('\n') { "\n" } else { "\n\n" };
     let whole = format!("{break_line}{}", settled(body.len() + break_line.len(), processed, result));
+    let compact = || Some(format!("\n{}", settled_by(|own| compact(body.len() + 1 + own, processed, result))));
     let short = || result.map(|result| format!("\n[Full result: {result}]"));
     let fits = |footer: &String| body.len() + footer.len() <= max;
-    Some(whole).filter(fits).or_else(|| short().filter(fits))
+    Some(whole).filter(fits).or_else(|| compact().filter(fits)).or_else(|| short().filter(fits))
+}
+
+/// A footer in one line, for `returned` bytes of a value of `processed` bytes.
+fn compact(returned: usize, processed: usize, result: Option<&ResultId>) -> String {
+    let id = result.map(|result| format!(" [Full result: {result}]")).unwrap_or_default();
+    format!("{}{id}", sizes(returned, processed))
+}
+
+/// The sizes alone.
+pub fn sizes(returned: usize, processed: usize) -> String {
+    format!("[Output: {} of {}]", Kb(returned), Kb(processed))
 }
 
 /// The footer text; its numbers include its own length.
 fn settled(above: usize, processed: usize, result: Option<&ResultId>) -> String {
-    let mut text = write(above, processed, result);
-    // The length of the footer depends on its digits; two iterations are enough.
+    settled_by(|own| write(above + own, processed, result))
+}
+
+/// A text that depends on its own length.
+fn settled_by(write: impl Fn(usize) -> String) -> String {
+    let mut text = write(0);
+    // Its length depends on its digits; two iterations are enough.
     for _ in 0..3 {
-        text = write(above + text.len(), processed, result);
+        text = write(text.len());
     }
     text
 }
@@ -94,16 +119,20 @@ mod tests {
     fn the_longest_footer_fits_its_room() {
         let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
         assert!(settled(usize::MAX / 4, usize::MAX, Some(&id)).len() + 2 <= TIGHT_ROOM);
+        assert!(compact(usize::MAX, usize::MAX, Some(&id)).len() < COMPACT_ROOM);
         const { assert!(ROOM > MIN_SAVING) };
     }
 
     #[test]
-    fn a_small_answer_names_the_result_and_nothing_else() {
+    fn a_small_answer_has_a_small_footer() {
         let id = ResultId::parse("res_00112233445566778899aabbccddeeff").expect("an id");
         let footer = |max: usize| footer("body", 100_000, Some(&id), max);
         assert!(footer(300).is_some_and(|text| text.contains("processed") && text.contains(id.as_str())));
+        let line = "\n[Output: 0.1KB of 97.7KB] [Full result: res_00112233445566778899aabbccddeeff]";
+        assert_eq!(footer(100).as_deref(), Some(line));
         assert_eq!(footer(60).as_deref(), Some("\n[Full result: res_00112233445566778899aabbccddeeff]"));
         assert_eq!(footer(30), None);
-        assert_eq!([reserved(0), reserved(84), reserved(256), reserved(416)], [0, SHORT_ROOM, TIGHT_ROOM, ROOM]);
+        let rooms = [0, 84, MIN_FOOTER_SIZE, 256, 416].map(reserved);
+        assert_eq!(rooms, [0, SHORT_ROOM, COMPACT_ROOM, TIGHT_ROOM, ROOM]);
     }
 }

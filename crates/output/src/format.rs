@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use super::body::{Body, BodyForm};
 use super::footer::MIN_SAVING;
+use toolgate_json::scan::skip_string;
 use toolgate_json::{Shape, Value, minified, unquote};
 
 /// The form of a returned value that is not a string.
@@ -72,26 +73,18 @@ fn compact(json: Cow<'_, str>) -> Cow<'_, str> {
 
 /// Whether there is white space outside of strings.
 fn has_space(json: &str) -> bool {
-    let mut bytes = json.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
+    let (bytes, mut at) = (json.as_bytes(), 0);
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
             b' ' | b'\t' | b'\n' | b'\r' => return true,
-            b'"' => skip_string(&mut bytes),
-            _ => {}
-        }
+            b'"' => match skip_string(bytes, at) {
+                Ok((end, _)) => end,
+                Err(_) => return false,
+            },
+            _ => at + 1,
+        };
     }
     false
-}
-
-/// Skips the rest of a string after its opening quote.
-fn skip_string(bytes: &mut std::str::Bytes<'_>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => drop(bytes.next()),
-            _ => {}
-        }
-    }
 }
 
 struct Tables {
@@ -151,18 +144,16 @@ impl Tables {
 
 /// Whether an object at any depth has a key of a table. Reads the text once, however deep it is.
 fn has_reserved_key(json: &str) -> bool {
-    let mut bytes = json.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'"' {
-            continue;
-        }
-        let start = json.len() - bytes.len() - 1;
-        skip_string(&mut bytes);
-        let end = json.len() - bytes.len();
+    let (bytes, mut at) = (json.as_bytes(), 0);
+    while let Some(quote) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'"')) {
+        let start = at + quote;
+        // The text has been read as JSON before: every string ends.
+        let Ok((end, _)) = skip_string(bytes, start) else { return false };
         // The text has no white space: what a colon follows is a key.
-        if json.as_bytes().get(end) == Some(&b':') && json.get(start..end).is_some_and(is_reserved) {
+        if bytes.get(end) == Some(&b':') && json.get(start..end).is_some_and(is_reserved) {
             return true;
         }
+        at = end;
     }
     false
 }

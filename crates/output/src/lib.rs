@@ -35,6 +35,7 @@ mod truncate;
 mod tests;
 
 pub use body::{Body, BodyForm};
+pub use footer::{MIN_FOOTER_SIZE, sizes};
 pub use format::{OutputFormat, TABLE_NOTE};
 pub(crate) use size::Kb;
 pub use truncate::{Cut, fit};

@@ -81,7 +81,7 @@ fn every_size_that_a_caller_may_ask_for_names_the_result() {
             assert!(response.text.contains(id), "{max}: {}", response.text);
             assert!(!response.text.starts_with("\n"), "there is text above the footer");
             assert_eq!(response.stages.last(), Some(&Stage::Footer));
-            assert_eq!(response.text.contains("[Output: "), max >= 256, "{max}: {}", response.text);
+            assert_eq!(response.text.contains("[Output: "), max >= MIN_FOOTER_SIZE, "{max}: {}", response.text);
         }
     }
 }

@@ -105,21 +105,6 @@ impl Program {
         self.position_at(start + (column as usize).saturating_sub(1).min(text.len()))
     }
 
-    /// Maps a position whose columns count UTF-16 code units from one to the user's text.
-    pub fn source_position_utf16(&self, line: u32, column: u32) -> Option<Position> {
-        let (start, text) = nth_line(&self.js, line)?;
-        let mut units = (column as usize).saturating_sub(1);
-        let mut bytes = 0;
-        for c in text.chars() {
-            if units < c.len_utf16() {
-                break;
-            }
-            units -= c.len_utf16();
-            bytes += c.len_utf8();
-        }
-        self.position_at(start + bytes)
-    }
-
     /// The text as the user sent it.
     pub fn source(&self) -> &str {
         &self.source

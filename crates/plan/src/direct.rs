@@ -77,7 +77,7 @@ fn malformed(source: &str, at: usize, text: &str, error: &serde_json::Error) -> 
 const ENDS: &str = "it ends too early";
 
 /// What stands at the place where a text stops being JSON. Told by the text: the parser's errors have a place, and their
-/// wording is nobody's promise.
+/// wording is not promised.
 fn unexpected(text: &str, offset: usize) -> String {
     let offset = (0..=offset).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let (before, rest) = text.split_at(offset);

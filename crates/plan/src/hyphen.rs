@@ -14,7 +14,7 @@ use crate::{
     plan::{Plan, Script},
     preflight::inspect,
     reach::{self, Target},
-    tools::{ArgumentProblem, Foreseen, Parameters, Tools, resolve_path, split_path},
+    tools::{ArgumentFault, Foreseen, Parameters, Tools, resolve_path, split_path},
 };
 use oxc::span::{GetSpan, Span};
 use serde_json::Value;
@@ -133,7 +133,7 @@ impl Tools for Spelt<'_> {
         self.tools.foresee(backend, tool, arguments)
     }
 
-    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
+    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentFault> {
         self.tools.check_arguments(backend, tool, arguments)
     }
 

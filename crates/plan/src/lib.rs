@@ -54,5 +54,5 @@ pub use plan::{Plan, Script, plan, script};
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};
 pub use query::Query;
 pub use toolgate_wire::Position;
-pub use tools::{ArgumentProblem, Call, Foreseen, Parameters, Tools};
+pub use tools::{ArgumentFault, Call, Foreseen, Parameters, Tools};
 pub use usage::{ProgramUsage, PropertyAccess};

@@ -26,7 +26,7 @@ pub trait Tools: Sync {
     fn parameters(&self, backend: &str, tool: &str) -> Option<Parameters>;
 
     /// What is certainly wrong with these arguments; empty when they fit or when it is not known.
-    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem>;
+    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentFault>;
 
     /// The keys of the objects under a path of keys in results of a tool, where they are declared or were seen; arrays on the
     /// way are entered.
@@ -77,7 +77,7 @@ pub struct Parameters {
 
 /// One way in which arguments do not fit a tool's schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgumentProblem {
+pub struct ArgumentFault {
     /// The property, as in `filter.tags[0]`; empty for the argument itself.
     pub path: String,
     /// What was expected there: the rest of a sentence that begins with the path.

@@ -5,13 +5,16 @@
 //! is found here, so that only the rest is certain. Every doubt is a doubt. No types, no tools, no I/O.
 //!
 //! The text for the checker is the program without its comments, which could be directives, references or types. A variable
-//! that is assigned later is given the type `any`.
+//! that is assigned later is given the type `any`, and so is a literal or a property that gets values of other types.
 
 mod guards;
+mod properties;
 mod reader;
+mod sources;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use crate::parse::with_parsed;
 use oxc::span::Span;
@@ -48,10 +51,21 @@ pub struct ProgramUsage {
     other_calls: Vec<Span>,
     /// Object literals that name all of their keys, with these.
     literals: HashMap<u32, Vec<String>>,
+    /// The keys of object literals, by where they are.
+    literal_keys: HashMap<u32, LiteralKey>,
     /// Properties whose value is called, or has a property read.
     dereferenced: HashSet<u32>,
     /// Identifiers and text literals.
     mentioned: HashSet<String>,
+}
+
+/// A key of an object literal.
+#[derive(Debug, Clone, Copy)]
+struct LiteralKey {
+    /// Where the literal begins.
+    literal: u32,
+    /// Whether JSON of the object has the key: its value is not `undefined`.
+    is_in_json: bool,
 }
 
 /// A call of a global, or of a property of one.
@@ -148,6 +162,17 @@ impl ProgramUsage {
     /// The keys of the object literal that starts at an offset, or whose own key does, if all of them are written there.
     pub fn literal_keys(&self, offset: usize) -> Option<&[String]> {
         self.literals.get(&u32::try_from(offset).ok()?).map(Vec::as_slice)
+    }
+
+    /// The keys of the object literal in which a key is at an offset, if all of them are written there.
+    pub fn keys_beside(&self, offset: usize) -> Option<&[String]> {
+        let key = self.literal_keys.get(&u32::try_from(offset).ok()?)?;
+        self.literal_keys(key.literal as usize)
+    }
+
+    /// Whether the value of the key at an offset of an object literal is certainly in the JSON of the object.
+    pub fn is_in_json(&self, offset: usize) -> bool {
+        u32::try_from(offset).ok().and_then(|at| self.literal_keys.get(&at)).is_some_and(|key| key.is_in_json)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which road a text takes.
+//! Which route a text takes.
 
 mod support;
 

@@ -26,6 +26,6 @@ pub use condition::{Condition, ConditionError, ConditionFault, Foreknown};
 pub use draft::{DraftedTool, draft};
 pub use effect::{TraitSource, Traits};
 pub use glob::Glob;
-pub use policy::{Call, Cause, Decision, Policy, RuleMatch, Usage};
+pub use policy::{CallCounts, Cause, Policy, PolicyCall, PolicyDecision, RuleMatch};
 pub use rule::{Action, CallLimits, DEFAULT_EXPIRY, Rule, TraitFilter, parse_limits};
 pub use written::WrittenRule;

@@ -16,7 +16,7 @@ use crate::{Action, Rule, Traits};
 
 /// A call that is to be decided.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct PolicyCall<'a> {
     /// The spellings by which rules may name the tool: `backend.tool` with the names that the backend itself uses, then with
     /// those that programs use.
     pub paths: &'a [&'a str],
@@ -36,12 +36,12 @@ pub struct Call<'a> {
 
 /// Calls that were let through, by tool and by rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct CallCounts {
     tools: HashMap<String, u64>,
     rules: HashMap<String, u64>,
 }
 
-impl Usage {
+impl CallCounts {
     /// Calls of a tool.
     pub fn of_tool(&self, path: &str) -> u64 {
         self.tools.get(path).copied().unwrap_or_default()
@@ -80,7 +80,7 @@ impl Usage {
 
 /// What happens to a call, and why.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
+pub struct PolicyDecision {
     /// What happens.
     pub action: Action,
     /// The rule that decided; `None` where none is about the call.
@@ -102,11 +102,11 @@ pub enum Cause {
     LimitReached,
     /// The rule allows the tool under conditions that do not hold.
     NotCovered,
-    /// No rule is about the call, and an agent added the backend itself.
+    /// An agent added the backend itself, and no rule allows the call by the backend's name.
     AddedBackend,
 }
 
-impl Decision {
+impl PolicyDecision {
     /// Why, in a sentence for the program and for people.
     pub fn reason(&self) -> String {
         let rule = self.rule.as_deref();
@@ -123,7 +123,7 @@ impl Decision {
                 Action::Ask => "no rule is about it, and such calls are asked about".to_owned(),
                 Action::Deny => "no rule allows it".to_owned(),
             },
-            Cause::AddedBackend => "an agent added this backend, and no rule is about it".to_owned(),
+            Cause::AddedBackend => "an agent added this backend, and no rule allows it by its name".to_owned(),
             Cause::ConditionFailed(error) => {
                 let own = own.map(|own| format!("{own} (")).unwrap_or_default();
                 let end = if own.is_empty() { "" } else { ")" };
@@ -243,7 +243,7 @@ impl Policy {
     }
 
     /// What happens to a call, where these were let through before in its run and by its caller today.
-    pub fn decide(&self, call: &Call<'_>, run: &Usage, day: &Usage) -> Decision {
+    pub fn decide(&self, call: &PolicyCall<'_>, run: &CallCounts, day: &CallCounts) -> PolicyDecision {
         let mut conditions = Conditions { facts: None, budget: Budget::default(), known: Vec::new() };
         let mut not_covered = None;
         for (at, rule) in self.index.candidates(call.paths).filter_map(|at| Some((at, self.ordered.get(at)?))) {
@@ -269,8 +269,8 @@ impl Policy {
 
     /// What certainly happens to a call, before it is made: `None` where that depends on counts, or on arguments that are not
     /// known yet. Limits aside, which may deny it later.
-    pub fn foresee(&self, call: &Call<'_>, arguments: Foreknown) -> Option<Decision> {
-        let (mut budget, usage) = (Budget::default(), Usage::default());
+    pub fn foresee(&self, call: &PolicyCall<'_>, arguments: Foreknown) -> Option<PolicyDecision> {
+        let (mut budget, usage) = (Budget::default(), CallCounts::default());
         let facts = facts(call, &usage, &usage);
         let mut not_covered = None;
         let candidates = self.index.candidates(call.paths).filter_map(|at| self.ordered.get(at));
@@ -291,15 +291,17 @@ impl Policy {
     }
 
     /// What happens where no rule applies; a rule that allows the tool under conditions may be among them.
-    fn otherwise(&self, not_covered: Option<&Arc<Rule>>) -> Decision {
+    fn otherwise(&self, not_covered: Option<&Arc<Rule>>) -> PolicyDecision {
         match not_covered.filter(|_| self.default == Action::Allow) {
-            Some(rule) => Decision { action: Action::Deny, rule: Some(Arc::clone(rule)), cause: Cause::NotCovered },
-            None => Decision { action: self.default, rule: None, cause: Cause::Default },
+            Some(rule) => {
+                PolicyDecision { action: Action::Deny, rule: Some(Arc::clone(rule)), cause: Cause::NotCovered }
+            }
+            None => PolicyDecision { action: self.default, rule: None, cause: Cause::Default },
         }
     }
 
     /// Every rule with what it says of a call, in the order in which they decide.
-    pub fn explain(&self, call: &Call<'_>, run: &Usage, day: &Usage) -> Vec<(Arc<Rule>, RuleMatch)> {
+    pub fn explain(&self, call: &PolicyCall<'_>, run: &CallCounts, day: &CallCounts) -> Vec<(Arc<Rule>, RuleMatch)> {
         let facts = facts(call, run, day);
         let standing = |rule: &Rule| {
             if !call.paths.iter().any(|path| rule.tool.matches(path)) {
@@ -384,7 +386,12 @@ pub enum RuleMatch {
 }
 
 /// What a rule that is about a call says of it, when its condition gave this; `None` where it does not apply.
-fn conclude(rule: &Arc<Rule>, holds: Result<bool, ConditionError>, run: &Usage, day: &Usage) -> Option<Decision> {
+fn conclude(
+    rule: &Arc<Rule>,
+    holds: Result<bool, ConditionError>,
+    run: &CallCounts,
+    day: &CallCounts,
+) -> Option<PolicyDecision> {
     let (action, cause) = match (rule.action, holds) {
         (_, Ok(false)) => return None,
         (Action::Deny, Ok(true)) => (Action::Deny, Cause::Rule),
@@ -394,10 +401,10 @@ fn conclude(rule: &Arc<Rule>, holds: Result<bool, ConditionError>, run: &Usage, 
         (Action::Ask, Err(error)) => (Action::Ask, Cause::ConditionFailed(error)),
         (Action::Allow | Action::Deny, Err(error)) => (Action::Deny, Cause::ConditionFailed(error)),
     };
-    Some(Decision { action, rule: Some(Arc::clone(rule)), cause })
+    Some(PolicyDecision { action, rule: Some(Arc::clone(rule)), cause })
 }
 
-fn facts<'a>(call: &Call<'a>, run: &Usage, day: &Usage) -> Facts<'a> {
+fn facts<'a>(call: &PolicyCall<'a>, run: &CallCounts, day: &CallCounts) -> Facts<'a> {
     let path = call.paths.first().copied().unwrap_or_default();
     Facts {
         args: call.args,
@@ -411,16 +418,16 @@ fn facts<'a>(call: &Call<'a>, run: &Usage, day: &Usage) -> Facts<'a> {
     }
 }
 
-fn is_about_tool(rule: &Rule, call: &Call<'_>) -> bool {
+fn is_about_tool(rule: &Rule, call: &PolicyCall<'_>) -> bool {
     call.paths.iter().any(|path| rule.tool.matches(path)) && rule.traits.permits(call.traits)
 }
 
-fn is_about_caller(rule: &Rule, call: &Call<'_>) -> bool {
+fn is_about_caller(rule: &Rule, call: &PolicyCall<'_>) -> bool {
     (rule.callers.is_empty() || rule.callers.iter().any(|pattern| pattern.matches(call.caller)))
         && (rule.profiles.is_empty() || rule.profiles.iter().any(|profile| profile == call.profile))
 }
 
-fn is_used_up(rule: &Rule, run: &Usage, day: &Usage) -> bool {
-    let reached = |limit: Option<u64>, usage: &Usage| limit.is_some_and(|limit| usage.of_rule(rule) >= limit);
+fn is_used_up(rule: &Rule, run: &CallCounts, day: &CallCounts) -> bool {
+    let reached = |limit: Option<u64>, usage: &CallCounts| limit.is_some_and(|limit| usage.of_rule(rule) >= limit);
     reached(rule.limits.run, run) || reached(rule.limits.day, day)
 }

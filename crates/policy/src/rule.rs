@@ -230,7 +230,7 @@ mod tests {
             ..Rule::new("policy[0]", "bank.pay", Action::Ask)
         };
         assert_eq!(rule(&[]).approval_key(), rule(&[]).key());
-        assert_eq!(rule(&["ann"]).key(), rule(&["bob"]).key(), "calls are counted for the rule whoever decides");
+        assert_eq!(rule(&["ann"]).key(), rule(&["bob"]).key(), "calls are counted for the rule, not for its approvers");
         for (one, other) in [(&["ann"][..], &["bob"][..]), (&["ann"], &[]), (&["ann", "bob"], &["ann,bob"])] {
             assert_ne!(rule(one).approval_key(), rule(other).approval_key(), "{one:?} {other:?}");
         }

@@ -6,14 +6,20 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolgate_policy::condition::{Budget, Facts};
 use toolgate_policy::{
-    Action, Call, Cause, Condition, Foreknown, Policy, Rule, TraitFilter, TraitSource, Traits, Usage,
+    Action, CallCounts, Cause, Condition, Foreknown, Policy, PolicyCall, Rule, TraitFilter, TraitSource, Traits,
 };
 
 const PATHS: [&str; 5] = ["bank.pay", "bank.get", "git.push", "git.list_all", "fetch"];
 const CALLERS: [&str; 3] = ["local", "ci", "ci-2"];
 
 /// What the documentation says, one sentence after the other.
-fn reference(rules: &[Rule], default: Action, call: &Call<'_>, run: &Usage, day: &Usage) -> (Action, Option<String>) {
+fn reference(
+    rules: &[Rule],
+    default: Action,
+    call: &PolicyCall<'_>,
+    run: &CallCounts,
+    day: &CallCounts,
+) -> (Action, Option<String>) {
     let about_tool = |rule: &Rule| {
         let wanted = |wanted: Option<bool>, is: bool| wanted.is_none() || wanted == Some(is);
         call.paths.iter().any(|path| glob(rule.tool.as_str(), path))
@@ -151,8 +157,8 @@ fn rule() -> impl Strategy<Value = Rule> {
         })
 }
 
-fn usage(counts: &[(usize, usize, u8)], rules: &[Rule]) -> Usage {
-    let mut usage = Usage::default();
+fn usage(counts: &[(usize, usize, u8)], rules: &[Rule]) -> CallCounts {
+    let mut usage = CallCounts::default();
     for (path, rule, times) in counts {
         let rule = rules.get(rule % rules.len().max(1));
         (0..*times).for_each(|_| usage.add(PATHS[path % PATHS.len()], rule));
@@ -181,7 +187,7 @@ proptest! {
                     let (backend, tool) = path.split_once('.').unwrap_or(("", path));
                     let paths = [path, "bank.other"];
                     let traits = Traits { read_only: traits.0, destructive: traits.1, open_world: traits.2, source: TraitSource::Verb };
-                    let call = Call { paths: &paths, backend, tool, traits, caller, profile, args: &n };
+                    let call = PolicyCall { paths: &paths, backend, tool, traits, caller, profile, args: &n };
                     let found = policy.decide(&call, &run, &day);
                     let (action, rule) = reference(&rules, default, &call, &run, &day);
                     prop_assert_eq!(found.action, action, "{} by {} of {:?}", path, caller, rules);
@@ -204,7 +210,7 @@ fn decided(rules: &[(&str, Action, Option<&str>)], args: Value) -> String {
         ..Rule::new(format!("policy[{index}]"), *tool, *action)
     });
     let policy = Policy::new(rules.collect(), Action::Allow);
-    let call = Call {
+    let call = PolicyCall {
         paths: &["bank.pay"],
         backend: "bank",
         tool: "pay",
@@ -213,7 +219,7 @@ fn decided(rules: &[(&str, Action, Option<&str>)], args: Value) -> String {
         profile: "chain",
         args: &args,
     };
-    let decision = policy.decide(&call, &Usage::default(), &Usage::default());
+    let decision = policy.decide(&call, &CallCounts::default(), &CallCounts::default());
     format!("{}: {}", decision.action, decision.reason())
 }
 

@@ -11,7 +11,10 @@ use toolgate_journal::edited::LiveReads;
 use toolgate_plan::{Call, FailureFacts, Finding, FindingCode, Form, Plan, Preflight, Program, Script, SyntaxFault};
 use toolgate_policy::Policy;
 use toolgate_typecheck::Unchecked;
-use toolgate_wire::{CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target};
+use toolgate_wire::{
+    CallErrorCode, CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target,
+    Warning,
+};
 
 use super::durable::{KeptHost, KeyedHost};
 use super::failed_runs::NotingHost;
@@ -72,7 +75,7 @@ impl<'a> Attempt<'a> {
             (None, Profile::Chain) => attempt.chain().await,
             (None, Profile::Compute | Profile::Snippet) => Box::pin(attempt.without_tools()).await,
         };
-        report.warnings.extend(warnings.to_vec());
+        report.warnings.extend(warnings.to_vec().into_iter().map(Warning::from));
         (attempt.with_verdicts(report), route)
     }
 
@@ -83,7 +86,7 @@ impl<'a> Attempt<'a> {
             self.wait_for_backends(Readiness::Known).await;
         }
         let typed = self.function_types(None).await;
-        let warnings: Vec<String> = typed.warnings.iter().map(sentence).collect();
+        let warnings: Vec<Warning> = typed.warnings.iter().map(warning).collect();
         if let Some(stopped) = stopped_by(&Preflight { errors: typed.errors, ..Preflight::default() }) {
             return refused(stopped, warnings, self.since);
         }
@@ -114,7 +117,7 @@ impl<'a> Attempt<'a> {
             let (asked, sent) = (decision.asked_arguments.as_ref()?, decision.sent_arguments.as_ref()?);
             Some(format!("a person changed the arguments of {}: {sent} was sent instead of {asked}", call.name()))
         });
-        let edited: Vec<String> = edited.collect();
+        let edited: Vec<Warning> = edited.map(Warning::Remark).collect();
         report.warnings.extend(edited);
         if let (Some(reason), Outcome::Failed(failure)) = (self.run_calls.stopped_because(), &mut report.outcome)
             && failure.code == Code::Aborted
@@ -183,7 +186,7 @@ impl<'a> Attempt<'a> {
     async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
         let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
         let learned = self.runner.environment.learned();
-        types.check(program, tools, learned.as_deref(), within).await
+        types.check(program, tools, learned, within).await
     }
 
     /// Everything that can be checked before anything is spent.
@@ -270,7 +273,7 @@ impl<'a> Attempt<'a> {
                     return refused(stopped, Vec::new(), self.since);
                 }
                 let mut report = fast_path::direct(self, call).await;
-                report.warnings.extend(preflight.warnings.iter().map(sentence));
+                report.warnings.extend(preflight.warnings.iter().map(warning));
                 (with_hint(report, &self.request.text, tools), Route::Direct)
             }
             Plan::OneCall(call) => {
@@ -332,12 +335,12 @@ impl<'a> Attempt<'a> {
     }
 
     async fn script(&self, script: Box<Script>, tools: Reachable<'_>) -> (Report, Route) {
-        let warnings = script.preflight.warnings.iter().map(sentence).collect::<Vec<_>>();
+        let warnings = script.preflight.warnings.iter().map(warning).collect::<Vec<_>>();
         if let Some(stopped) = stopped_by(&script.preflight) {
             return refused(stopped, warnings, self.since);
         }
         let typed = self.type_check(&script.program, tools, None).await.after(&script.preflight.warnings);
-        let warnings: Vec<String> = warnings.into_iter().chain(typed.warnings.iter().map(sentence)).collect();
+        let warnings: Vec<Warning> = warnings.into_iter().chain(typed.warnings.iter().map(warning)).collect();
         if let Some(stopped) = stopped_by(&Preflight { errors: typed.errors, ..Preflight::default() }) {
             return refused(stopped, warnings, self.since);
         }
@@ -530,8 +533,10 @@ fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
 
 /// What to say of the backend of the last call, if that was not sent because the backend is not up.
 fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
-    let is_unready = |code: &str| matches!(code, bridge::NOT_READY | bridge::FAILED_TO_START | bridge::NEEDS_LOGIN);
-    let last = report.calls.last().filter(|call| call.error_code.as_deref().is_some_and(is_unready))?;
+    let is_unready = |code: &CallErrorCode| {
+        matches!(code, CallErrorCode::NotReady | CallErrorCode::FailedToStart | CallErrorCode::NeedsLogin)
+    };
+    let last = report.calls.last().filter(|call| call.error_code.as_ref().is_some_and(is_unready))?;
     let Target::Tool { backend, tool } = &last.target else { return None };
     let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;
     found.tool(tool)?;
@@ -551,20 +556,20 @@ fn stopped_by(preflight: &Preflight) -> Option<Failure> {
     })
 }
 
-fn unchecked(why: Unchecked) -> String {
-    format!("the types of the program were not checked: {why}")
+fn unchecked(why: Unchecked) -> Warning {
+    Warning::Remark(format!("the types of the program were not checked: {why}"))
 }
 
-fn sentence(finding: &Finding) -> String {
+fn warning(finding: &Finding) -> Warning {
     let advice = finding.suggestion.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
-    format!("{}:{}: {}{advice}", finding.position.line, finding.position.column, finding.message)
+    Warning::Finding { position: finding.position, message: format!("{}{advice}", finding.message) }
 }
 
 pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
     Failure { position: fault.position, hint: fault.hint, ..Failure::new(Code::Syntax, fault.message) }
 }
 
-fn refused(failure: Failure, warnings: Vec<String>, since: Instant) -> (Report, Route) {
+fn refused(failure: Failure, warnings: Vec<Warning>, since: Instant) -> (Report, Route) {
     (Report { warnings, ..without_engine(Outcome::Failed(failure), since) }, Route::Refused)
 }
 

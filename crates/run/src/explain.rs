@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::de::IgnoredAny;
-use toolgate_wire::{CallState, Report};
+use toolgate_wire::{CallState, Report, Warning};
 
 /// Console lines that are shown with a failure.
 const SHOWN_LINES: usize = 50;
@@ -32,11 +32,12 @@ pub fn explain(report: &Report, source: &str) -> String {
     text
 }
 
-/// Whether a warning (`line:column: text`) says what the failure says already.
-fn is_told_by(message: &str, warning: &str) -> bool {
-    let is_number = |text: &str| text.parse::<u32>().is_ok();
-    let said = warning.split_once(':').filter(|(line, _)| is_number(line)).and_then(|(_, rest)| rest.split_once(": "));
-    said.is_some_and(|(column, said)| is_number(column) && message.contains(said))
+/// Whether a warning about the program says what the failure says already, with the same words.
+fn is_told_by(failure: &str, warning: &Warning) -> bool {
+    match warning {
+        Warning::Finding { message, .. } => failure.contains(message.as_str()),
+        Warning::RecordFull { .. } | Warning::Remark(_) => false,
+    }
 }
 
 fn put_console(text: &mut String, report: &Report) {

@@ -5,18 +5,19 @@
 //! a durable run. Everything is bounded, by calls and by bytes; a run whose effects do not fit is not kept, and one whose reads do
 //! not fit is kept without them. Nothing of this survives the process.
 //!
-//! A run whose future is dropped is kept like one that failed. What a correction did is kept with the runs that it corrects too,
-//! however it ended: if its caller does not get the answer and corrects the first run again, nothing is sent twice.
+//! A run whose future is dropped is kept like one that failed. A run and its corrections are one chain: what any of them did is kept
+//! once, however it ended, whichever of them is corrected next. So a caller that does not get an answer and corrects an earlier run
+//! again sends nothing twice. One correction of a chain goes on at one time. Once a correction is a durable run, so are all later ones:
+//! the store decides then which of them goes on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
-use toolgate_journal::recording::NOT_DURABLE_BEYOND;
-use toolgate_wire::{CallState, Code, Profile};
+use toolgate_wire::{CallState, Code, Profile, Warning};
 
 use crate::durable::KeptEffects;
 use crate::execution_id;
@@ -72,6 +73,19 @@ struct Notes {
     is_without_reads: bool,
     /// Whether an effect did not fit: then the run is not kept.
     is_cut: bool,
+    /// Whether the run has ended: nothing more is called, because it would not be known.
+    is_closed: bool,
+}
+
+/// What becomes of a call that a run is about to make.
+#[derive(Debug, PartialEq)]
+enum BegunNote {
+    /// It is made; its end is noted by this number.
+    Noted(usize),
+    /// It is made and not noted.
+    NotNoted,
+    /// It is not made: the run has ended.
+    Closed,
 }
 
 impl Notes {
@@ -100,18 +114,21 @@ impl NotedCalls {
         &self.run
     }
 
-    /// Notes that a call is made; the number by which its end is noted.
-    fn begin(&self, target: &Target, args: &str, is_read: bool) -> Option<usize> {
+    /// Notes that a call is made.
+    fn begin(&self, target: &Target, args: &str, is_read: bool) -> BegunNote {
         let mut notes = self.notes.lock();
+        if notes.is_closed {
+            return BegunNote::Closed;
+        }
         if notes.is_cut || (is_read && notes.is_without_reads) {
-            return None;
+            return BegunNote::NotNoted;
         }
         let call = NotedCall { target: target.clone(), args: args.to_owned(), is_read, answer: None };
         notes.bytes += call.bytes();
         notes.calls.push(Some(call));
         let number = notes.calls.len() - 1;
         notes.fit();
-        Some(number)
+        BegunNote::Noted(number)
     }
 
     /// Notes how a call ended.
@@ -131,9 +148,10 @@ impl NotedCalls {
         notes.fit();
     }
 
-    /// The calls, if all effects are among them. A read without an answer says nothing.
-    fn take(&self) -> Option<Vec<NotedCall>> {
-        let notes = std::mem::take(&mut *self.notes.lock());
+    /// The calls, if all effects are among them. A read without an answer says nothing. No call is made from now on.
+    fn close(&self) -> Option<Vec<NotedCall>> {
+        let closed = Notes { is_closed: true, ..Notes::default() };
+        let notes = std::mem::replace(&mut *self.notes.lock(), closed);
         let says_something = |call: &NotedCall| !call.is_read || call.answer.is_some();
         (!notes.is_cut).then(|| notes.calls.into_iter().flatten().filter(says_something).collect())
     }
@@ -158,9 +176,15 @@ impl HostLayer for NotingHost {
 
     fn make_call(&self, call: HostCall) -> HostFuture {
         let is_read = self.real.call_is_read_only(&call.target, &call.args);
-        let number = self.noted.begin(&call.target, &call.args, is_read);
+        let number = match self.noted.begin(&call.target, &call.args, is_read) {
+            BegunNote::Noted(number) => number,
+            BegunNote::NotNoted => return self.real.call(call),
+            BegunNote::Closed => {
+                let refusal = HostError::not_sent(Code::Aborted.name(), "the run has ended");
+                return Box::pin(std::future::ready(Err(refusal)));
+            }
+        };
         let (noted, answer) = (self.noted.clone(), self.real.call(call));
-        let Some(number) = number else { return answer };
         Box::pin(async move {
             let answer = answer.await;
             noted.end(number, &answer);
@@ -201,28 +225,77 @@ impl Drop for NotedRun {
     }
 }
 
-/// A run that failed after it had done something.
-struct FailedRun {
+/// Runs that failed after they had done something: one, and its corrections.
+struct FailedChain {
     caller: String,
-    run: String,
+    /// The runs that can be corrected, the first one first.
+    runs: Vec<String>,
     since: Instant,
+    /// What all of them did.
     calls: Arc<[NotedCall]>,
     bytes: usize,
-    /// The runs that it corrects, directly or not.
-    corrects: Vec<String>,
+    corrected: Corrected,
 }
 
-impl FailedRun {
-    fn new(caller: &str, run: String, calls: Arc<[NotedCall]>, corrects: Vec<String>) -> Self {
-        let ids = corrects.iter().map(|id| size_of::<String>() + id.len()).sum::<usize>();
+/// How a chain is being corrected.
+#[derive(Debug, Clone, PartialEq)]
+enum Corrected {
+    /// It is not.
+    No,
+    /// By a volatile run, which has this number.
+    Now(u64),
+    /// By durable runs; the first of them, once it has begun.
+    Durably(Option<String>),
+}
+
+impl FailedChain {
+    fn new(caller: &str, runs: Vec<String>, calls: Arc<[NotedCall]>) -> Self {
+        let ids = runs.iter().map(|id| size_of::<String>() + id.len()).sum::<usize>();
         let bytes = ids + calls.iter().map(NotedCall::bytes).sum::<usize>();
-        FailedRun { caller: caller.to_owned(), run, since: Instant::now(), calls, bytes, corrects }
+        let corrected = Corrected::No;
+        FailedChain { caller: caller.to_owned(), runs, since: Instant::now(), calls, bytes, corrected }
+    }
+
+    fn has(&self, run: &str, caller: &str) -> bool {
+        self.caller == caller && self.runs.iter().any(|known| known == run)
     }
 }
 
-/// The volatile runs that failed, the newest last.
+/// The right to correct a chain by a volatile run, until that has ended or this is dropped.
+pub(crate) struct CorrectionTurn {
+    runs: Arc<FailedRuns>,
+    number: u64,
+}
+
+impl Drop for CorrectionTurn {
+    fn drop(&mut self) {
+        let mut state = self.runs.0.lock();
+        let own = state.chains.iter_mut().find(|chain| chain.corrected == Corrected::Now(self.number));
+        if let Some(chain) = own {
+            chain.corrected = Corrected::No;
+        }
+    }
+}
+
+/// A correction of a run is not begun: another one has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the run {0} is being corrected already, by a run that has not ended. What that one does is kept by the next correction, once \
+     it has ended"
+)]
+pub struct BeingCorrected(String);
+
+/// The volatile runs that failed.
 #[derive(Default)]
-pub(crate) struct FailedRuns(Mutex<VecDeque<FailedRun>>);
+pub(crate) struct FailedRuns(Mutex<FailedState>);
+
+#[derive(Default)]
+struct FailedState {
+    /// The newest last.
+    chains: VecDeque<FailedChain>,
+    /// Counts volatile corrections.
+    corrections: u64,
+}
 
 impl FailedRuns {
     /// Notes the calls of a run from now on, if it is one that `fix_run` may be called for: a volatile program of an agent.
@@ -243,85 +316,89 @@ impl FailedRuns {
         })
     }
 
-    /// Keeps a run that failed after it had done something. What it was to keep of an earlier run and has not called again is
-    /// kept with it. The runs that it corrects get the same calls, also if it did not fail.
+    /// Keeps what a run did, if it failed after it had done something or corrects one that did. What it was to keep of the runs
+    /// before it and has not called again is kept with it.
     fn keep(&self, noted: &NotedRun, is_failed: bool) {
         let (caller, run) = (noted.caller.as_str(), noted.calls.run());
-        let mut runs = self.0.lock();
-        let mut corrects: Vec<String> = Vec::new();
-        if let Some(kept) = &noted.kept {
-            let earlier = runs.iter().find(|failed| failed.run == kept.run() && failed.caller == caller);
-            corrects.push(kept.run().to_owned());
-            corrects.extend(earlier.into_iter().flat_map(|failed| failed.corrects.iter().cloned()));
-        }
-        let is_corrected = |failed: &FailedRun| failed.caller == caller && corrects.contains(&failed.run);
-        let Some(mut calls) = noted.calls.take() else {
-            // What this run did is not known, so another correction of the same run could do it a second time.
-            runs.retain(|failed| !is_corrected(failed));
-            return;
-        };
+        let calls = noted.calls.close();
+        let mut state = self.0.lock();
+        let corrects = |chain: &FailedChain| noted.kept.as_ref().is_some_and(|kept| chain.has(kept.run(), caller));
+        let before = state.chains.iter().position(corrects).and_then(|at| state.chains.remove(at));
+        // What this run did is not known, so another correction of the same runs could do it a second time: they are forgotten.
+        let Some(mut calls) = calls else { return };
         calls.extend(noted.kept.iter().flat_map(|kept| kept.left()));
-        if !calls.iter().any(|call| !call.is_read) {
+        let mut runs = before.map(|chain| chain.runs).unwrap_or_default();
+        runs.extend(is_failed.then(|| run.to_owned()));
+        if runs.is_empty() || !calls.iter().any(|call| !call.is_read) {
             return;
         }
-        let calls: Arc<[NotedCall]> = calls.into();
-        let (corrected, others): (VecDeque<FailedRun>, VecDeque<FailedRun>) = runs.drain(..).partition(is_corrected);
-        *runs = others;
-        for FailedRun { run, calls: before, corrects, .. } in corrected {
-            runs.push_back(FailedRun::new(caller, run, with_missing(&calls, &before), corrects));
+        state.chains.push_back(FailedChain::new(caller, runs, calls.into()));
+        forget(&mut state.chains, caller);
+    }
+
+    /// From now on the runs that this one belongs to are corrected by durable runs alone. To be called before the first of these
+    /// begins: it may begin also where its store does not say so.
+    pub(crate) fn lasts(&self, run: &str, caller: &str) {
+        let mut state = self.0.lock();
+        let chain = state.chains.iter_mut().find(|chain| chain.has(run, caller));
+        if let Some(chain) = chain.filter(|chain| !matches!(chain.corrected, Corrected::Durably(_))) {
+            chain.corrected = Corrected::Durably(None);
         }
-        if is_failed {
-            runs.push_back(FailedRun::new(caller, run.to_owned(), calls, corrects));
+    }
+
+    /// Notes the first durable correction of the runs that this one belongs to.
+    pub(crate) fn corrected_by(&self, run: &str, caller: &str, correction: &str) {
+        let mut state = self.0.lock();
+        if let Some(chain) = state.chains.iter_mut().find(|chain| chain.has(run, caller)) {
+            chain.corrected = Corrected::Durably(Some(correction.to_owned()));
         }
-        forget(&mut runs, caller);
     }
 
     /// What an agent can do about a volatile run that failed after it had an effect.
     pub(crate) fn advice(&self, run: &RunReport, caller: &str) -> Option<String> {
-        let is_kept = self.0.lock().iter().any(|failed| failed.run == run.id && failed.caller == caller);
+        let is_kept = self.0.lock().chains.iter().any(|chain| chain.has(&run.id, caller));
         if is_kept {
             return fix_hint(run);
         }
-        let fix = fix_hint(run)?;
-        let is_said = run.report.failure().and_then(|it| it.hint.as_ref()).is_some_and(|hint| hint.contains(&fix));
-        let is_cut = run.report.warnings.iter().any(|warning| warning.starts_with(NOT_DURABLE_BEYOND));
-        (!is_said && !is_cut).then(|| {
+        fix_hint(run)?;
+        let is_cut = run.report.warnings.iter().any(|warning| matches!(warning, Warning::RecordFull { .. }));
+        (!run.names_fix && !is_cut).then(|| {
             "what this run did is not kept: begin such a program with durable: true, then fix_run can correct it"
                 .to_owned()
         })
     }
 
-    /// What a failed run of this caller did.
-    pub(crate) fn effects_of(&self, run: &str, caller: Option<&str>) -> Option<KeptEffects> {
-        let runs = self.0.lock();
-        let is_it = |failed: &&FailedRun| failed.run == run && caller.is_none_or(|caller| failed.caller == caller);
-        let found = runs.iter().find(is_it).filter(|failed| failed.since.elapsed() < KEEP_TIME)?;
-        let calls = found.calls.clone();
-        drop(runs);
-        Some(KeptEffects::in_memory(run, calls))
-    }
-}
-
-/// These calls, and the effects among earlier ones that are missing in them: those of another correction at the same time.
-fn with_missing(calls: &Arc<[NotedCall]>, before: &[NotedCall]) -> Arc<[NotedCall]> {
-    fn key(call: &NotedCall) -> (&Target, &str, bool) {
-        (&call.target, call.args.as_str(), call.answer.is_some())
-    }
-    let mut known: HashMap<(&Target, &str, bool), usize> = HashMap::new();
-    for call in calls.iter().filter(|call| !call.is_read) {
-        *known.entry(key(call)).or_default() += 1;
-    }
-    let mut missing: Vec<NotedCall> = Vec::new();
-    for call in before.iter().filter(|call| !call.is_read) {
-        match known.get_mut(&key(call)) {
-            Some(count) if *count > 0 => *count -= 1,
-            _ => missing.push(call.clone()),
+    /// What a failed run of this caller and its corrections did, for the next correction; `None` where no such run is kept. Other
+    /// corrections wait until this one has ended, or is not wanted any more.
+    ///
+    /// # Errors
+    /// If the run is being corrected already.
+    pub(crate) fn correct(
+        self: &Arc<Self>,
+        run: &str,
+        caller: &str,
+    ) -> Result<Option<(KeptEffects, Durability)>, BeingCorrected> {
+        let mut guard = self.0.lock();
+        let state = &mut *guard;
+        let is_it = |chain: &&mut FailedChain| chain.has(run, caller) && chain.since.elapsed() < KEEP_TIME;
+        let Some(chain) = state.chains.iter_mut().find(is_it) else { return Ok(None) };
+        // All corrections of a chain name the same run, so that the store can tell a second durable one.
+        let (first, calls) = (chain.runs.first().map_or(run, String::as_str), &chain.calls);
+        match &chain.corrected {
+            Corrected::Now(_) => Err(BeingCorrected(run.to_owned())),
+            Corrected::Durably(correction) => {
+                let kept = KeptEffects::in_memory(first, calls, None, correction.clone());
+                Ok(Some((kept, Durability::Durable)))
+            }
+            Corrected::No => {
+                state.corrections += 1;
+                let turn = CorrectionTurn { runs: self.clone(), number: state.corrections };
+                let kept = KeptEffects::in_memory(first, calls, Some(turn), None);
+                chain.corrected = Corrected::Now(state.corrections);
+                Ok(Some((kept, Durability::WhenAsked)))
+            }
         }
     }
-    if missing.is_empty() {
-        return calls.clone();
-    }
-    calls.iter().cloned().chain(missing).collect()
 }
 
 /// Names `fix_run`, with which the effects of a run that failed after it had some are kept.
@@ -340,9 +417,9 @@ fn effects_in(run: &RunReport) -> usize {
 }
 
 /// Forgets what is old, and the oldest of what is too much: first of this caller, then of all.
-fn forget(runs: &mut VecDeque<FailedRun>, caller: &str) {
+fn forget(runs: &mut VecDeque<FailedChain>, caller: &str) {
     runs.retain(|failed| failed.since.elapsed() < KEEP_TIME);
-    let taken = |runs: &VecDeque<FailedRun>, caller: Option<&str>| {
+    let taken = |runs: &VecDeque<FailedChain>, caller: Option<&str>| {
         let counted = runs.iter().filter(|failed| caller.is_none_or(|caller| failed.caller == caller));
         counted.fold((0, 0), |(count, bytes), failed| (count + 1, bytes + failed.bytes))
     };
@@ -365,6 +442,8 @@ fn forget(runs: &mut VecDeque<FailedRun>, caller: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Route;
+    use toolgate_wire::{CallRecord, Outcome, Report};
 
     fn target(tool: &str) -> Target {
         Target::Tool { backend: "b".into(), tool: tool.into() }
@@ -378,17 +457,22 @@ mod tests {
     /// The same for a correction of this run.
     fn correction(runs: &Arc<FailedRuns>, of: &str, id: &str) -> NotedRun {
         let mut run = noted(runs, "ann", id);
-        run.kept = runs.effects_of(of, Some("ann")).map(Arc::new);
+        run.kept = runs.correct(of, "ann").unwrap().map(|(kept, _)| Arc::new(kept));
         assert!(run.kept.is_some(), "{of} is kept");
         run
     }
 
+    /// Whether a run of this caller is kept.
+    fn is_kept(runs: &Arc<FailedRuns>, id: &str, caller: &str) -> bool {
+        runs.correct(id, caller).is_ok_and(|kept| kept.is_some())
+    }
+
     /// Notes a call with its answer.
     fn call(run: &NotedRun, tool: &str, is_read: bool, answer: Result<&str, CallState>) {
-        let number = run.calls.begin(&target(tool), "{}", is_read);
+        let begun = run.calls.begin(&target(tool), "{}", is_read);
         let answer = answer.map(str::to_owned);
         let answer = answer.map_err(|state| HostError { state, ..HostError::new("X", "x") });
-        if let Some(number) = number {
+        if let BegunNote::Noted(number) = begun {
             run.calls.end(number, &answer);
         }
     }
@@ -398,11 +482,11 @@ mod tests {
     }
 
     #[test]
-    fn the_runs_that_a_run_corrects_count_in_its_bytes() {
+    fn the_names_of_corrections_count_in_bytes() {
         let mut runs = VecDeque::new();
-        for number in 0..MAX_RUNS_OF_CALLER {
-            let corrects = vec!["x".repeat(1_000); 1_000];
-            runs.push_back(FailedRun::new("ann", number.to_string(), Arc::new([]), corrects));
+        for _ in 0..MAX_RUNS_OF_CALLER {
+            let ids = vec!["x".repeat(1_000); 1_000];
+            runs.push_back(FailedChain::new("ann", ids, Arc::new([])));
             forget(&mut runs, "ann");
         }
         let bytes: usize = runs.iter().map(|failed| failed.bytes).sum();
@@ -422,19 +506,34 @@ mod tests {
             let run = noted(&runs, "ann", id);
             call(&run, "t", is_read, answer);
             run.ended(&failed(id));
-            assert_eq!(runs.effects_of(id, Some("ann")).is_some(), is_kept, "{id}");
-            assert!(runs.effects_of(id, Some("bob")).is_none(), "{id} is another caller's");
+            assert_eq!(self::is_kept(&runs, id, "ann"), is_kept, "{id}");
+            assert!(!self::is_kept(&runs, id, "bob"), "{id} is another caller's");
         }
         // A call without an answer when its run ended may have taken effect.
         let run = noted(&runs, "ann", "open");
         run.calls.begin(&target("t"), "{}", false);
         run.ended(&failed("open"));
-        assert!(runs.effects_of("open", Some("ann")).is_some());
+        assert!(is_kept(&runs, "open", "ann"));
+    }
+
+    #[test]
+    fn a_run_that_is_not_kept_is_advised_about_once() {
+        let runs = FailedRuns::default();
+        let mut run = failed("gone");
+        assert_eq!(runs.advice(&run, "ann"), None, "it had no effect");
+        let mut applied = CallRecord::begin(&target("t"), 2, false);
+        applied.applied(1);
+        run.report.calls.push(applied);
+        assert!(runs.advice(&run, "ann").is_some_and(|advice| advice.contains("durable: true")));
+        let hinted = RunReport { names_fix: true, ..run.clone() };
+        assert_eq!(runs.advice(&hinted, "ann"), None, "its hint names fix_run");
+        run.report.warnings.push(Warning::RecordFull { megabytes: 1 });
+        assert_eq!(runs.advice(&run, "ann"), None, "a longer record would not help");
     }
 
     /// The tools of the effects that are kept of a run, in order.
-    fn kept_tools(runs: &FailedRuns, id: &str) -> Vec<String> {
-        let left = runs.effects_of(id, None).map(|kept| kept.left()).unwrap_or_default();
+    fn kept_tools(runs: &Arc<FailedRuns>, id: &str) -> Vec<String> {
+        let left = runs.correct(id, "ann").unwrap().map(|(kept, _)| kept.left()).unwrap_or_default();
         let mut tools: Vec<String> = left.iter().map(|call| call.target.to_string()).collect();
         tools.sort();
         tools
@@ -450,37 +549,70 @@ mod tests {
         let run = noted(&runs, "ann", "again");
         call(&run, "write", false, Ok("1"));
         run.discard();
-        assert!(runs.effects_of("again", None).is_none());
+        assert!(!is_kept(&runs, "again", "ann"));
     }
 
     #[test]
-    fn what_a_correction_did_is_kept_with_the_runs_that_it_corrects() {
+    fn what_any_run_of_a_chain_did_is_kept_whichever_is_corrected_next() {
         let runs = Arc::<FailedRuns>::default();
         let run = noted(&runs, "ann", "first");
         call(&run, "one", false, Ok("1"));
         run.ended(&failed("first"));
-        // Two corrections at the same time: one fails, one is cut off.
-        let (second, third) = (correction(&runs, "first", "second"), correction(&runs, "first", "third"));
+        // Two corrections of the same run, one after the other: one fails, one is cut off.
+        let second = correction(&runs, "first", "second");
+        assert!(runs.correct("first", "ann").is_err(), "one at one time");
         call(&second, "two", false, Ok("2"));
-        call(&third, "three", false, Ok("3"));
         second.ended(&failed("second"));
+        let third = correction(&runs, "first", "third");
+        call(&third, "three", false, Ok("3"));
         drop(third);
-        assert_eq!(kept_tools(&runs, "first"), ["b.one", "b.three", "b.two"], "each once");
-        assert_eq!(kept_tools(&runs, "second"), ["b.one", "b.two"]);
-        assert_eq!(kept_tools(&runs, "third"), ["b.one", "b.three"]);
-        // A correction of a correction.
+        for id in ["first", "second", "third"] {
+            assert_eq!(kept_tools(&runs, id), ["b.one", "b.three", "b.two"], "{id}: each once");
+        }
+        // A correction of a correction, which does not fail.
         let fourth = correction(&runs, "second", "fourth");
         call(&fourth, "four", false, Ok("4"));
-        drop(fourth);
-        assert_eq!(kept_tools(&runs, "first"), ["b.four", "b.one", "b.three", "b.two"]);
-        assert_eq!(kept_tools(&runs, "second"), ["b.four", "b.one", "b.two"]);
-        // One whose effects do not fit: what it did is not known, so nothing is corrected again from the first run.
+        fourth
+            .ended(&RunReport { id: "fourth".into(), ..RunReport::ended("fourth".into(), Route::Script, returned()) });
+        assert!(!is_kept(&runs, "fourth", "ann"), "there is nothing to be corrected");
+        assert_eq!(kept_tools(&runs, "third"), ["b.four", "b.one", "b.three", "b.two"]);
+        // One whose effects do not fit: what it did is not known, so none of them is corrected again.
         let large = "x".repeat(MAX_RUN_BYTES + 1);
         let fifth = correction(&runs, "first", "fifth");
         call(&fifth, "five", false, Ok(&large));
         drop(fifth);
-        assert!(runs.effects_of("first", None).is_none() && runs.effects_of("fifth", None).is_none());
-        assert!(runs.effects_of("third", None).is_some(), "it does not correct this one");
+        assert!(["first", "third", "fifth"].iter().all(|id| !is_kept(&runs, id, "ann")));
+    }
+
+    fn returned() -> Report {
+        Report::not_started(Outcome::Returned(serde_json::value::RawValue::NULL.to_owned()), Duration::ZERO)
+    }
+
+    #[test]
+    fn a_chain_that_a_durable_run_corrects_is_corrected_by_durable_runs_alone() {
+        let runs = Arc::<FailedRuns>::default();
+        let run = noted(&runs, "ann", "first");
+        call(&run, "one", false, Ok("1"));
+        run.ended(&failed("first"));
+        let how = |id: &str| runs.correct(id, "ann").unwrap().map(|(_, durable)| durable);
+        assert_eq!(how("first"), Some(Durability::WhenAsked));
+        assert_eq!(how("first"), Some(Durability::WhenAsked), "a correction that is not made leaves no trace");
+        let kept = runs.correct("first", "ann").unwrap();
+        runs.lasts("first", "ann");
+        drop(kept);
+        assert_eq!(how("first"), Some(Durability::Durable));
+        runs.corrected_by("first", "ann", "durable");
+        assert_eq!(how("first"), Some(Durability::Durable));
+    }
+
+    #[test]
+    fn a_run_that_has_ended_calls_nothing() {
+        let runs = Arc::<FailedRuns>::default();
+        let run = noted(&runs, "ann", "first");
+        call(&run, "one", false, Ok("1"));
+        let calls = run.calls.clone();
+        run.ended(&failed("first"));
+        assert_eq!(calls.begin(&target("late"), "{}", false), BegunNote::Closed, "it would not be known");
     }
 
     #[test]
@@ -495,20 +627,20 @@ mod tests {
         let kept: Vec<_> = calls.notes.lock().calls.iter().flatten().map(|call| call.answer.clone()).collect();
         assert_eq!(kept, [Some("2".to_owned()), Some("3".to_owned())]);
         run.ended(&failed("without reads"));
-        assert!(runs.effects_of("without reads", None).is_some());
+        assert!(is_kept(&runs, "without reads", "ann"));
 
         let run = noted(&runs, "ann", "cut");
         call(&run, "write", false, Ok("2"));
         call(&run, "write", false, Ok(&large));
         call(&run, "write", false, Ok("3"));
         run.ended(&failed("cut"));
-        assert!(runs.effects_of("cut", None).is_none());
+        assert!(!is_kept(&runs, "cut", "ann"));
         let many = noted(&runs, "ann", "many");
         for _ in 0..=MAX_RUN_CALLS {
             call(&many, "write", false, Ok("2"));
         }
         many.ended(&failed("many"));
-        assert!(runs.effects_of("many", None).is_none());
+        assert!(!is_kept(&runs, "many", "ann"));
     }
 
     #[test]
@@ -523,17 +655,17 @@ mod tests {
         for number in 0..MAX_RUNS_OF_CALLER + 3 {
             keep("ann", format!("ann {number}"), "1");
         }
-        let is_kept = |id: &str| runs.effects_of(id, None).is_some();
+        let is_kept = |id: &str| ["ann", "bob"].iter().any(|caller| is_kept(&runs, id, caller));
         assert!(is_kept("bob") && !is_kept("ann 2") && is_kept("ann 3"));
         let large = "x".repeat(MAX_RUN_BYTES / 2);
         for number in 0..MAX_RUNS_OF_CALLER {
             keep("ann", format!("large {number}"), &large);
         }
-        let bytes: usize = runs.0.lock().iter().filter(|run| run.caller == "ann").map(|run| run.bytes).sum();
+        let bytes: usize = runs.0.lock().chains.iter().filter(|run| run.caller == "ann").map(|run| run.bytes).sum();
         assert!(bytes <= MAX_BYTES_OF_CALLER && is_kept("bob"), "{bytes}");
         for number in 0..MAX_RUNS + 3 {
             keep(&format!("caller {number}"), format!("run {number}"), "1");
         }
-        assert_eq!(runs.0.lock().len(), MAX_RUNS);
+        assert_eq!(runs.0.lock().chains.len(), MAX_RUNS);
     }
 }

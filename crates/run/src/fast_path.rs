@@ -15,7 +15,9 @@ use toolgate_engine::host::{HeldBytes, Question, Target};
 use toolgate_engine::{Host, HostCall, HostError, HostFuture};
 use toolgate_mcp::{TreeError, bounded_tree};
 use toolgate_plan::Call;
-use toolgate_wire::{ByteBudget, CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report};
+use toolgate_wire::{
+    ByteBudget, CallErrorCode, CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report,
+};
 
 use super::attempt::{Attempt, Watched, not_a_program, without_engine};
 use toolgate_bridge::RunHost;
@@ -39,12 +41,18 @@ static QUEUED: LazyLock<ByteBudget> =
 
 /// A text that is JSON: there is no program to run, so errors have no position, and integers keep their digits.
 pub(super) async fn direct(attempt: &Attempt<'_>, call: Call) -> Report {
+    if let Some(report) = report_if_late(attempt) {
+        return report;
+    }
     let args = stringify_exact(&call.arguments);
     finished(call_tool(attempt, &attempt.host(), call, args).await, attempt)
 }
 
 /// A program that is one call.
 pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
+    if let Some(report) = report_if_late(attempt) {
+        return report;
+    }
     let args = stringify(&call.arguments);
     let CallResult { answer, record, held } = call_tool(attempt, &*attempt.noting_host(), call, args).await;
     let answer = match answer {
@@ -61,6 +69,16 @@ pub(super) async fn one_call(attempt: &Attempt<'_>, call: Call) -> Report {
     Report { calls: vec![record], ..Box::pin(replay(attempt, answer)).await }
 }
 
+/// The report of a run whose time was over before its call: nothing was sent.
+fn report_if_late(attempt: &Attempt<'_>) -> Option<Report> {
+    let is_late = attempt.since.elapsed() >= attempt.limits.wall;
+    is_late.then(|| without_engine(Outcome::Failed(timeout(&attempt.limits)), attempt.since))
+}
+
+fn timeout(limits: &Limits) -> Failure {
+    Failure::new(Code::Timeout, format!("the run took longer than its {} ms", limits.wall.as_millis()))
+}
+
 /// Runs the program with the answer that the call has given already.
 async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Report {
     let catalog = attempt.runner.bridge().catalog();
@@ -72,7 +90,7 @@ async fn replay(attempt: &Attempt<'_>, answer: Result<String, HostError>) -> Rep
     let bytes = answer.as_ref().map_or(0, String::len);
     let (answer, queued) = match QUEUED.try_reserve(bytes) {
         Ok(permit) => (answer, Some(Box::new(permit) as HeldBytes)),
-        Err(over) => (Err(HostError::new("OVER_BUDGET", over.to_string())), None),
+        Err(over) => (Err(HostError::new(CallErrorCode::OverBudget, over.to_string())), None),
     };
     let host = Recorded { answer: Mutex::new(Some(answer)), held: Mutex::new(queued), real: attempt.host() };
     // The observer has been told of the call.
@@ -117,9 +135,11 @@ async fn call_tool(attempt: &Attempt<'_>, host: &dyn Host, call: Call, args: Str
     }
     let since = Instant::now();
     let answer = tokio::select! {
+        // In this order: an answer that is there at once needs no timer.
+        biased;
+        () = attempt.request.cancel.cancelled() => CallEnd::Cancelled,
         answer = host.call(HostCall { id: FIRST_CALL, target, args }) => CallEnd::Answered(answer),
         () = tokio::time::sleep_until((attempt.since + attempt.limits.wall).into()) => CallEnd::Late,
-        () = attempt.request.cancel.cancelled() => CallEnd::Cancelled,
     };
     record.ms = since.elapsed().as_secs_f64() * 1e3;
     record.decision = host.decision(FIRST_CALL).map(Box::new);
@@ -136,15 +156,16 @@ async fn call_tool(attempt: &Attempt<'_>, host: &dyn Host, call: Call, args: Str
 
 fn finished(made: CallResult, attempt: &Attempt<'_>) -> Report {
     let limits = &attempt.limits;
-    let failed = |code, message: String| Outcome::Failed(Failure::new(code, message));
     let outcome = match made.answer {
         CallEnd::Answered(Ok(json)) => returned(json, limits),
         CallEnd::Answered(Err(error)) => {
             let failure = Failure::new(Code::Runtime, format!("ToolError: {}", error.message));
             Outcome::Failed(Failure { class: Some(ErrorClass::Other), ..failure })
         }
-        CallEnd::Late => failed(Code::Timeout, format!("the run took longer than its {} ms", limits.wall.as_millis())),
-        CallEnd::Cancelled => failed(Code::Aborted, "cancelled during sandbox execution".to_owned()),
+        CallEnd::Late => Outcome::Failed(timeout(limits)),
+        CallEnd::Cancelled => {
+            Outcome::Failed(Failure::new(Code::Aborted, "cancelled during sandbox execution".to_owned()))
+        }
     };
     Report { calls: vec![made.record], ..without_engine(outcome, attempt.since) }
 }
@@ -180,7 +201,7 @@ struct Recorded {
 impl Host for Recorded {
     fn call(&self, _: HostCall) -> HostFuture {
         let answer = self.answer.lock().take();
-        let once = || Err(HostError::not_sent("REPLAY", "a program of one call called twice"));
+        let once = || Err(HostError::not_sent(CallErrorCode::Replay, "a program of one call called twice"));
         Box::pin(std::future::ready(answer.unwrap_or_else(once)))
     }
 

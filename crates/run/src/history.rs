@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_mcp::RequestOrigin;
-use toolgate_wire::{CallRecord, CallState, CallerScope, Code, Failure, Outcome, Profile, Report, Target};
+use toolgate_wire::{
+    CallErrorCode, CallRecord, CallState, CallerScope, Code, Failure, Outcome, Profile, Report, Target,
+};
 
 use super::kept_notes::{KeptNotes, KeptRuns};
-use super::listen::{BegunCalls, CallNotes, EndedRun, Listeners, RunListener};
-use super::metrics::RunMetrics;
+use super::later::Later;
+use super::listen::{BegunCall, CallDetails, CallNotes, EndedRun, Listeners, RunListener};
+use super::metrics::{self, RunMetrics};
 use super::request::{Door, Route, RunReport, RunRequest};
 
 /// Runs that are remembered.
@@ -62,18 +65,52 @@ pub struct Transfer {
     pub returned: u64,
 }
 
-/// A call that a client made without a program.
-pub struct DirectCall<'a> {
-    /// What was called, and how it ended.
-    pub record: CallRecord,
-    /// Bytes that were returned.
-    pub bytes: u64,
+/// A call without a program: of a client in direct mode, at `/rpc`, of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct SingleCall<'a> {
+    /// The door that it comes by.
+    pub door: Door,
+    /// Who calls.
+    pub caller: &'a CallerScope,
+    /// Where the call comes from.
+    pub origin: &'a RequestOrigin,
+    /// The client's session, if it has one.
+    pub session: Option<u64>,
+    /// What is called.
+    pub target: &'a Target,
     /// JSON text.
     pub arguments: &'a str,
-    /// Where the call came from.
-    pub origin: &'a RequestOrigin,
-    /// The client's session.
-    pub session: u64,
+    /// Whether it is declared to change nothing.
+    pub read_only: bool,
+}
+
+/// A call without a program that is being made. One that is dropped before its end, because its caller went away, is recorded as
+/// unknown.
+pub struct BegunSingleCall<'a> {
+    history: &'a History,
+    call: SingleCall<'a>,
+    run: String,
+    since: Instant,
+    /// Taken at its end.
+    noted: Option<Arc<CallDetails>>,
+}
+
+impl BegunSingleCall<'_> {
+    /// The record of the call, to be filled in with how it ended.
+    pub fn record(&self) -> CallRecord {
+        CallRecord::begin(self.call.target, self.call.arguments.len(), self.call.read_only)
+    }
+}
+
+impl Drop for BegunSingleCall<'_> {
+    fn drop(&mut self) {
+        if self.noted.is_some() {
+            let mut record = self.record();
+            record.failed(CallState::Unknown, &CallErrorCode::Aborted, "its caller went away before it was answered");
+            let history = self.history;
+            history.add_single(self, record, 0);
+        }
+    }
 }
 
 /// Statistics since the start, and the last runs.
@@ -81,6 +118,8 @@ pub struct History {
     since: Instant,
     metrics: RunMetrics,
     listeners: Arc<Listeners>,
+    /// Tells listeners of ends on a thread of its own.
+    later: Later,
     /// What was noted of durable runs that have not been recorded.
     kept: Mutex<KeptRuns>,
     sums: Mutex<Sums>,
@@ -134,6 +173,7 @@ impl Default for History {
             since: Instant::now(),
             metrics: RunMetrics::default(),
             listeners: Arc::default(),
+            later: Later::default(),
             kept: Mutex::default(),
             sums: Mutex::default(),
         }
@@ -149,6 +189,16 @@ impl History {
     /// Tells a listener of every run from now on.
     pub fn listen(&self, listener: Arc<dyn RunListener>) {
         self.listeners.add(listener);
+    }
+
+    /// The same, on a thread of its own: a listener whose work grows with the calls of a run delays no answer.
+    pub fn listen_later(&self, listener: Arc<dyn RunListener>) {
+        self.listeners.add_later(listener);
+    }
+
+    /// Waits until the listeners have heard of the runs that have ended, for a bounded time.
+    pub fn settle(&self) {
+        self.later.settle();
     }
 
     /// Tells the listeners that a durable run was paused, decided about or ended.
@@ -172,7 +222,7 @@ impl History {
     }
 
     /// Adds a run whose value is returned as it is; [`History::shaped`] says where that is not so.
-    pub(super) fn record(&self, request: &RunRequest, calls: &BegunCalls, run: &RunReport) {
+    pub(super) fn record(&self, request: &RunRequest, calls: &Arc<CallDetails>, run: &RunReport) {
         let bytes = run.report.value().map_or(0, |value| value.get().len() as u64);
         self.add(EndedRun {
             door: request.door,
@@ -181,9 +231,8 @@ impl History {
             text: Some(&request.text),
             origin: &request.origin,
             trace: request.trace.as_deref(),
-            call_starts: &calls.starts,
-            call_digests: &calls.digests,
-            call_arguments: &calls.arguments,
+            noted: calls,
+            at: SystemTime::now(),
             report: run,
             transfer: Transfer { processed: bytes, returned: bytes },
             saved: 0,
@@ -191,7 +240,7 @@ impl History {
     }
 
     /// Keeps what was noted of an execution of a durable run until the run itself is recorded.
-    pub(super) fn keep_notes(&self, id: &str, request: &RunRequest, calls: BegunCalls) {
+    pub(super) fn keep_notes(&self, id: &str, request: &RunRequest, calls: Arc<CallDetails>) {
         if self.listeners.are_there() {
             let (text, origin, trace) = (request.text.clone(), request.origin.clone(), request.trace.clone());
             self.kept.lock().insert(id, KeptNotes { text, origin, trace, calls });
@@ -227,33 +276,44 @@ impl History {
         self.listeners.tell(|listener| listener.saved_more(&caller, more));
     }
 
-    /// Adds one call that a client made without a program.
-    pub fn direct_call(&self, caller: &CallerScope, call: DirectCall<'_>) {
-        let DirectCall { record, bytes, arguments, origin, session } = call;
-        let begun = self.listeners.of_one_call(arguments);
-        let outcome = match record.state {
-            CallState::Applied => Outcome::Returned(Box::<RawValue>::default()),
-            CallState::Failed | CallState::NotSent | CallState::Unknown => {
-                Outcome::Failed(Failure::new(Code::Runtime, String::new()))
-            }
+    /// Notes a call without a program before it is made.
+    pub fn begin_call<'a>(&'a self, call: SingleCall<'a>) -> BegunSingleCall<'a> {
+        let (run, noted) = (super::execution_id(), self.listeners.of_one_call(call.arguments));
+        if !call.read_only {
+            let SingleCall { door, caller, origin, target, .. } = call;
+            let digest = noted.digest(0);
+            let begun = BegunCall { run: &run, door, caller, origin, target, digest: digest.as_deref() };
+            self.listeners.tell(|listener| listener.call_begins(&begun));
+        }
+        BegunSingleCall { history: self, call, run, since: Instant::now(), noted: Some(noted) }
+    }
+
+    /// Adds a call without a program with how it ended, and the bytes that were returned.
+    pub fn end_call(&self, mut begun: BegunSingleCall<'_>, record: CallRecord, bytes: u64) {
+        self.add_single(&mut begun, record, bytes);
+    }
+
+    fn add_single(&self, begun: &mut BegunSingleCall<'_>, mut record: CallRecord, bytes: u64) {
+        let SingleCall { door, caller, origin, session, .. } = begun.call;
+        let (run, since, noted) = (std::mem::take(&mut begun.run), begun.since, begun.noted.take().unwrap_or_default());
+        record.ms = since.elapsed().as_secs_f64() * 1e3;
+        let outcome = match record.error_code {
+            None => Outcome::Returned(Box::<RawValue>::default()),
+            Some(_) => Outcome::Failed(Failure::new(Code::Runtime, String::new())),
         };
-        let elapsed = Duration::from_secs_f64(record.ms.max(0.0) / 1e3);
-        let report = Report { calls: vec![record], ..Report::not_started(outcome, elapsed) };
-        let run = RunReport::ended(super::execution_id(), Route::Direct, report);
-        let transfer = Transfer { processed: bytes, returned: bytes };
-        let door = Door::Mcp("direct");
+        let report = Report { calls: vec![record], ..Report::not_started(outcome, since.elapsed()) };
+        let run = RunReport::ended(run, Route::Direct, report);
         self.add(EndedRun {
             door,
             caller,
-            session: Some(session),
+            session,
             text: None,
             origin,
             trace: None,
-            call_starts: &begun.starts,
-            call_digests: &begun.digests,
-            call_arguments: &begun.arguments,
+            noted: &noted,
+            at: SystemTime::now(),
             report: &run,
-            transfer,
+            transfer: Transfer { processed: bytes, returned: bytes },
             saved: 0,
         });
     }
@@ -265,7 +325,10 @@ impl History {
         let replies: u64 = report.calls.iter().map(|call| call.reply_bytes).sum();
         self.sum_up(&ended, replies);
         let ended = EndedRun { saved: processed_and_saved(transfer, replies).1, ..ended };
-        self.listeners.tell(|listener| listener.ended(&ended));
+        self.listeners.tell_end(&ended);
+        if self.listeners.some_are_later() || (!report.calls.is_empty() && metrics::logs_calls()) {
+            self.later.add(&ended, &self.listeners);
+        }
     }
 
     fn sum_up(&self, ended: &EndedRun<'_>, replies: u64) {
@@ -489,7 +552,7 @@ mod tests {
 
     fn record(history: &History, caller: &str, calls: Vec<CallRecord>, processed: u64, returned: u64) {
         let outcome = Outcome::Returned(Box::<RawValue>::default());
-        let report = Report { calls, ..Report::not_started(outcome, Duration::from_millis(1)) };
+        let report = Report { calls, ..Report::not_started(outcome, std::time::Duration::from_millis(1)) };
         let run = RunReport::ended(super::super::execution_id(), Route::Script, report);
         let caller = CallerScope { name: caller.into(), ..CallerScope::default() };
         let request = RunRequest {
@@ -498,13 +561,29 @@ mod tests {
             door: Door::Mcp("call_tool_chain"),
             ..RunRequest::new(Profile::Chain, "return 1")
         };
-        history.record(&request, &BegunCalls::default(), &run);
+        history.record(&request, &Arc::default(), &run);
         history.shaped(&run.id, Transfer { processed, returned });
     }
 
     fn seen(history: &History, name: &str, backends: Access) -> usize {
         let caller = CallerScope { name: name.into(), backends, ..CallerScope::default() };
         history.recent(&caller)["recent"].as_array().unwrap().len()
+    }
+
+    #[test]
+    fn a_single_call_whose_caller_goes_away_is_recorded_as_unknown() {
+        let history = History::default();
+        let caller = CallerScope { name: "ann".into(), ..CallerScope::default() };
+        let (origin, target) = (toolgate_mcp::RequestOrigin::default(), Target::Function("f".into()));
+        let (door, session, arguments, read_only) = (Door::Rpc, None, "[]", true);
+        let single =
+            SingleCall { door, caller: &caller, origin: &origin, session, target: &target, arguments, read_only };
+        drop(history.begin_call(single));
+        assert_eq!(seen(&history, "ann", Access::All), 1);
+        let begun = history.begin_call(single);
+        let record = begun.record();
+        history.end_call(begun, record, 0);
+        assert_eq!(seen(&history, "ann", Access::All), 2, "one that ends is recorded once");
     }
 
     #[test]
@@ -620,15 +699,34 @@ mod tests {
             fn saved_more(&self, caller: &str, bytes: i64) {
                 self.0.lock().push(format!("{caller} {bytes}"));
             }
+
+            fn call_begins(&self, call: &BegunCall<'_>) {
+                self.0.lock().push(format!("{} begins", call.target));
+            }
         }
         let (history, heard) = (History::default(), Arc::new(Heard::default()));
         history.listen(heard.clone());
         record(&history, "alice", vec![call("a.x", CallState::Applied, 4_000)], 400, 100);
-        let record = call("a.x", CallState::Applied, 10);
-        let direct = DirectCall { record, bytes: 10, arguments: "{}", origin: &RequestOrigin::default(), session: 1 };
-        history.direct_call(&CallerScope::default(), direct);
+        let (caller, origin) = (CallerScope::default(), RequestOrigin::default());
+        let target = Target::Tool { backend: "a".to_owned(), tool: "x".to_owned() };
+        let single = |read_only| SingleCall {
+            door: Door::Mcp("direct"),
+            caller: &caller,
+            origin: &origin,
+            session: Some(1),
+            target: &target,
+            arguments: "{}",
+            read_only,
+        };
+        for read_only in [true, false] {
+            let begun = history.begin_call(single(read_only));
+            let mut record = begun.record();
+            assert_eq!(record.read_only, read_only);
+            record.applied(10);
+            history.end_call(begun, record, 10);
+        }
         // The value of the record is `null`, of four bytes.
-        let expected = ["alice Some(\"return 1\") 3996", "alice -96", " None 0"];
+        let expected = ["alice Some(\"return 1\") 3996", "alice -96", " None 0", "a.x begins", " None 0"];
         assert_eq!(*heard.0.lock(), expected);
     }
 

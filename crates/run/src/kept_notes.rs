@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use toolgate_mcp::RequestOrigin;
 
-use super::listen::BegunCalls;
+use super::listen::CallDetails;
 use super::request::RunTrace;
 
 /// Durable runs whose notes wait for their end.
@@ -22,14 +22,12 @@ pub(super) struct KeptNotes {
     pub(super) text: String,
     pub(super) origin: RequestOrigin,
     pub(super) trace: Option<Arc<RunTrace>>,
-    pub(super) calls: BegunCalls,
+    pub(super) calls: Arc<CallDetails>,
 }
 
 impl KeptNotes {
     fn bytes(&self) -> usize {
-        let BegunCalls { starts, digests, arguments } = &self.calls;
-        let arguments: usize = arguments.iter().map(|arguments| arguments.to_string().len()).sum();
-        self.text.len() + 8 * starts.len() + 64 * digests.len() + arguments
+        self.text.len() + self.calls.bytes()
     }
 }
 

@@ -4,7 +4,7 @@
 //! deadline or a request of the engine. A program takes the cheapest path that is certain to mean the same.
 //!
 //! # Layout
-//! - `request`: what is asked, and what comes back
+//! - `request`: what is asked, and what comes back; `run_id`: the names of runs
 //! - `environment`: configured limits, host functions, backends that are still starting
 //! - `budgets`: the bytes that runs and callers have in flight
 //! - `attempt`: one run from admission to its report
@@ -17,7 +17,7 @@
 //! - [`stage`]: writes that are reviewed together before any is sent
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `kept_notes`: what is noted of durable ones
 //!   until they end; `metrics`: counters and log lines;
-//!   `listen`: who is told of every run
+//!   `listen`: who is told of every run; `later`: the thread that tells of ends
 
 #![forbid(unsafe_code)]
 
@@ -32,28 +32,33 @@ mod fast_path;
 mod history;
 mod introspect;
 mod kept_notes;
+mod later;
 mod listen;
 mod metrics;
 mod reachable;
 mod replay;
 mod request;
+mod run_id;
 pub mod stage;
 mod type_check;
 mod when_asked;
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::{Backend, BackendState, Catalog, ToolRef};
-use toolgate_engine::Engine;
-use toolgate_functions::{CallContext, FunctionAnswer, FunctionError, Registry};
+use toolgate_engine::{ComputeOptions, Engine};
+use toolgate_functions::{CallContext, FailedEffect, FunctionAnswer, FunctionError, Registry};
+use toolgate_mcp::{RequestOrigin, TraceContext};
 use toolgate_output::results::{Kept, ResultStore};
 use toolgate_output::{OutputSettings, Response};
 use toolgate_plan::Preflight;
-use toolgate_wire::{ByteBudget, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile};
+use toolgate_wire::{
+    ByteBudget, CallErrorCode, CallState, CallerScope, Code, Failure, LimitFault, LimitRequest, Profile, Report, Target,
+};
 
 use crate::stage::Staging;
 use attempt::Attempt;
@@ -66,15 +71,15 @@ use when_asked::{AskingBackends, Watching};
 pub use budgets::set_process_bytes;
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
-pub use failed_runs::NotedCalls;
-pub use history::DirectCall;
-pub use history::{History, Transfer};
-pub use listen::{ArgumentsWanted, BegunCall, EndedRun, RunListener};
+pub use failed_runs::{BeingCorrected, NotedCalls};
+pub use history::{BegunSingleCall, History, SingleCall, Transfer};
+pub use listen::{ArgumentsWanted, BegunCall, CallDetails, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use replay::{replay_engine, replay_request};
 pub use request::{
     Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
 };
+pub use run_id::execution_id;
 
 pub use type_check::{LearnedResults, ProgramCheck, ProgramTypes, TypesNotChecked};
 
@@ -100,8 +105,6 @@ pub struct Runner {
     durable: DurableSlot,
     /// Volatile runs that failed after they had done something.
     failed_runs: Arc<FailedRuns>,
-    /// The address of the page on which people of this machine decide about calls.
-    page: Arc<OnceLock<String>>,
     /// Backends that have asked a person something inside a call.
     asking: AskingBackends,
 }
@@ -111,8 +114,8 @@ impl Runner {
     pub fn new(engine: Engine, bridge: Arc<Bridge>, environment: Arc<dyn Environment>) -> Self {
         let abort = CancellationToken::new();
         let (history, budgets, durable) = (Arc::default(), Arc::default(), DurableSlot::default());
-        let (failed_runs, page, asking) = (Arc::default(), Arc::default(), AskingBackends::default());
-        Runner { engine, bridge, environment, history, budgets, abort, durable, failed_runs, page, asking }
+        let (failed_runs, asking) = (Arc::default(), AskingBackends::default());
+        Runner { engine, bridge, environment, history, budgets, abort, durable, failed_runs, asking }
     }
 
     /// The durable runs of this process. Their store is opened when they are first asked for.
@@ -128,13 +131,12 @@ impl Runner {
 
     /// Notes the address of the page, which clients on this machine can be sent to. The first one stays.
     pub fn set_page(&self, address: String) {
-        // There is one page of a process, or any of them will do.
-        let _ = self.page.set(address);
+        self.bridge.set_page(address);
     }
 
     /// The address of the page, where there is one.
     pub fn page(&self) -> Option<&str> {
-        self.page.get().map(String::as_str)
+        self.bridge.page()
     }
 
     /// Whether a program may call a tool whose rule says that it is staged.
@@ -149,13 +151,20 @@ impl Runner {
     /// Whether a program may call such a tool, by the names in its text.
     fn may_call(&self, request: &RunRequest, wanted: impl FnMut(ToolRef<'_>) -> bool) -> bool {
         let catalog = self.bridge.catalog();
-        let named = self.named_backends(request, &catalog).into_iter();
-        let mut tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
-        tools.any(wanted)
+        let named = self.named_in_scope(request, &catalog).into_iter();
+        let tools = named.flat_map(|backend| backend.tools().iter().map(move |entry| ToolRef { backend, entry }));
+        tools.chain(self.named_aliases(request, &catalog)).any(wanted)
     }
 
-    /// The backends that a program may reach, by the names in its text.
+    /// The backends that a program may reach, by the names in its text: its caller's, and those of functions that are tools.
     fn named_backends<'a>(&self, request: &'a RunRequest, catalog: &'a Catalog) -> Vec<&'a Backend> {
+        let mut named = self.named_in_scope(request, catalog);
+        named.extend(self.named_aliases(request, catalog).into_iter().map(|tool| tool.backend));
+        named
+    }
+
+    /// The backends of its caller that a program may reach.
+    fn named_in_scope<'a>(&self, request: &'a RunRequest, catalog: &'a Catalog) -> Vec<&'a Backend> {
         let caller = &request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
         let is_named = |name: &str| request.text.contains(name);
@@ -163,9 +172,25 @@ impl Runner {
         view.backends().filter(|it| reaches_all || is_named(it.name()) || is_named(it.identifier())).collect()
     }
 
+    /// The tools that a program may call by the names of host functions.
+    fn named_aliases<'a>(&self, request: &RunRequest, catalog: &'a Catalog) -> Vec<ToolRef<'a>> {
+        let functions = request.functions.clone().unwrap_or_else(|| self.functions(&request.caller));
+        let is_named = |name: &str| request.text.contains(name) || request.text.contains("globalThis");
+        let named = functions.iter().filter(|function| is_named(function.name().as_str()));
+        let tools = named.filter_map(|function| function.tool());
+        tools.filter_map(|alias| catalog.tool(&alias.backend, &alias.tool)).collect()
+    }
+
     /// The engine behind it.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Runs a program that does nothing: whether programs can be run, and what confines them. It calls nothing and is counted nowhere.
+    pub async fn probe(&self, within: Duration) -> Report {
+        let limits = LimitRequest { wall: Some(within), ..LimitRequest::default() };
+        let options = ComputeOptions { limits, ..ComputeOptions::default() };
+        self.engine.compute("() => 1", "null", options).await
     }
 
     /// The bridge behind it.
@@ -188,7 +213,7 @@ impl Runner {
         self.environment.functions(caller)
     }
 
-    /// Calls a host function outside a run, on behalf of this caller.
+    /// Calls a host function outside a run, on behalf of this caller. A tool behind it is told of the trace.
     ///
     /// # Errors
     /// If the policy denies the call, or the function fails.
@@ -198,10 +223,31 @@ impl Runner {
         name: &str,
         context: CallContext,
         args: Vec<Value>,
+        trace: TraceContext,
     ) -> Result<FunctionAnswer, FunctionError> {
         let functions = self.functions(caller);
-        let asked = RequestContext { budget: Some(self.caller_budget(caller)), ..RequestContext::of(caller) };
-        self.bridge.call_function(&functions, name, context, args, asked).await
+        let asked = RequestContext {
+            budget: Some(self.caller_budget(caller)),
+            trace: trace.clone(),
+            ..RequestContext::of(caller)
+        };
+        let target = Target::Function(name.to_owned());
+        let arguments = serde_json::to_string(&args).unwrap_or_default();
+        let origin = RequestOrigin { trace, ..RequestOrigin::default() };
+        let read_only = functions.get(name).is_some_and(|function| function.reads_only(&arguments));
+        let (door, session, arguments) = (Door::Rpc, None, arguments.as_str());
+        let single = SingleCall { door, caller, origin: &origin, session, target: &target, arguments, read_only };
+        let begun = self.history.begin_call(single);
+        let answer = self.bridge.call_function(&functions, name, context, args, asked).await;
+        let (mut record, bytes) = (begun.record(), answer.as_ref().map_or(0, FunctionAnswer::text_len));
+        match &answer {
+            Ok(_) => record.applied(bytes),
+            Err(error) => {
+                record.failed(state_of(error.effect), &CallErrorCode::named(error.code_text()), &error.message)
+            }
+        }
+        self.history.end_call(begun, record, bytes as u64);
+        answer
     }
 
     /// The limits of a run that asks for these: with the configured ones where it asks for none.
@@ -269,10 +315,18 @@ impl Runner {
         self.failed_runs.advice(run, &caller.name)
     }
 
-    /// What a volatile run of this caller did before it failed, for a corrected program that keeps it; `None` if there was no such
-    /// run in this process, or it is forgotten.
-    pub fn noted_effects(&self, run: &str, caller: &CallerScope) -> Option<Arc<KeptEffects>> {
-        self.failed_runs.effects_of(run, Some(&caller.name)).map(Arc::new)
+    /// What a volatile run of this caller did before it failed, for a corrected program that keeps it, and how that is to last; `None`
+    /// if there was no such run in this process, or it is forgotten. Others cannot correct the run until this one has ended.
+    ///
+    /// # Errors
+    /// If the run is being corrected already.
+    pub fn correct(
+        &self,
+        run: &str,
+        caller: &CallerScope,
+    ) -> Result<Option<(Arc<KeptEffects>, Durability)>, BeingCorrected> {
+        let found = self.failed_runs.correct(run, &caller.name)?;
+        Ok(found.map(|(kept, durable)| (Arc::new(kept), durable)))
     }
 
     async fn perform(&self, request: &mut RunRequest, counted: Counted) -> RunReport {
@@ -280,7 +334,7 @@ impl Runner {
         let in_flight = self.history.metrics().begin(request.door);
         let noted_as = || request.noted.as_ref().map(|noted| noted.run().to_owned());
         let id = request.id.clone().or_else(noted_as).unwrap_or_else(execution_id);
-        // A token of its own: cancelling the caller's would tell it that nobody waits for the report.
+        // A token of its own: cancelling the caller's would say that the report is not wanted.
         request.cancel = request.cancel.child_token();
         request.trace = self.history.wants_traces().then(|| Arc::new(RunTrace::new(&request.origin.trace)));
         let calls = match counted {
@@ -388,16 +442,17 @@ enum Counted {
     Never,
 }
 
-/// A new name for a run.
-pub fn execution_id() -> String {
-    let mut bytes = [0; 16];
-    // Without random numbers a run still has a name, if not one of its own.
-    let _ = getrandom::fill(&mut bytes);
-    format!("{:032x}", u128::from_be_bytes(bytes))
-}
-
 fn out_of_range(fault: &LimitFault) -> Failure {
     Failure::new(Code::InvalidData, fault.to_string())
+}
+
+/// What is known of the effect of a host function that failed.
+fn state_of(effect: FailedEffect) -> CallState {
+    match effect {
+        FailedEffect::NotSent => CallState::NotSent,
+        FailedEffect::Failed => CallState::Failed,
+        FailedEffect::Unknown => CallState::Unknown,
+    }
 }
 
 #[cfg(test)]

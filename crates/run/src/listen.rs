@@ -1,10 +1,10 @@
 //! Who is told of every run: the page's list of runs, the audit log, traces.
 //!
-//! A listener returns nothing, so it can neither fail nor change a run. It is called on the thread that finishes the run
-//! and must not block: what takes longer goes through a bounded queue of its own.
+//! A listener returns nothing, so it can neither fail nor change a run. It must not block: what takes longer goes through a bounded
+//! queue of its own. One whose work grows with the calls of a run hears of its end later, on a thread for that (`later`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use toolgate_engine::Observer;
@@ -20,6 +20,9 @@ const MAX_NOTED: usize = 10_000;
 
 /// Of these, calls whose arguments are kept.
 const MAX_TOLD: usize = 500;
+
+/// Arguments up to this size are kept as they are, so that their digest is not made while the run waits for it.
+const MAX_KEPT_ARGUMENTS: usize = 1 << 10;
 
 /// What a listener wants to know of the arguments of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,14 +80,11 @@ pub struct EndedRun<'a> {
     pub origin: &'a RequestOrigin,
     /// The ids of its spans, if traces are sent.
     pub trace: Option<&'a RunTrace>,
-    /// When calls began, in milliseconds from the start of the run, in the order of the report; the first ones of a run with
-    /// very many, as in the two lists below.
-    pub call_starts: &'a [f64],
-    /// The digests of their arguments, if a listener wants them.
-    pub call_digests: &'a [String],
-    /// The arguments with secrets replaced, if a listener wants them.
-    pub call_arguments: &'a [serde_json::Value],
-    /// The report.
+    /// What was noted of its calls beyond the report; of a run with very many, of the first ones.
+    pub noted: &'a Arc<CallDetails>,
+    /// When it ended.
+    pub at: SystemTime,
+    /// The report; without its value, its logs and its warnings for a listener that hears of it later.
     pub report: &'a RunReport,
     /// Bytes before the output was shaped, and bytes returned.
     pub transfer: Transfer,
@@ -110,39 +110,68 @@ pub struct BegunCall<'a> {
 }
 
 /// What is noted of the calls of a run beyond its report, in the order of the report.
-#[derive(Debug, Clone, Default)]
-pub(super) struct BegunCalls {
-    pub(super) starts: Vec<f64>,
-    pub(super) digests: Vec<String>,
-    pub(super) arguments: Vec<serde_json::Value>,
+#[derive(Debug, Default)]
+pub struct CallDetails(Vec<NotedCall>);
+
+impl CallDetails {
+    /// When each call began, in milliseconds from the start of the run.
+    pub fn starts(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
+        self.0.iter().map(|call| call.start)
+    }
+
+    /// The digest of the arguments of a call, if a listener wants digests.
+    pub fn digest(&self, at: usize) -> Option<String> {
+        let call = self.0.get(at)?;
+        call.digest.clone().or_else(|| call.text.as_deref().map(toolgate_audit::digest))
+    }
+
+    /// The arguments of a call with secrets replaced, if a listener wants them.
+    pub fn arguments(&self, at: usize) -> Option<serde_json::Value> {
+        let call = self.0.get(at).filter(|call| call.wanted >= ArgumentsWanted::Redacted)?;
+        call.redacted.clone().or_else(|| call.text.as_deref().map(toolgate_audit::redacted))
+    }
+
+    /// About as much as it takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |call: &NotedCall| {
+            let texts = call.text.as_deref().map_or(0, str::len) + call.digest.as_deref().map_or(0, str::len);
+            size_of::<NotedCall>() + texts + call.redacted.as_ref().map_or(0, |redacted| redacted.to_string().len())
+        };
+        self.0.iter().map(of).sum()
+    }
 }
 
 /// What is noted of one call.
+#[derive(Debug)]
 struct NotedCall {
     start: f64,
+    wanted: ArgumentsWanted,
+    /// Arguments that are short, of which the rest is made when a listener asks for it.
+    text: Option<Box<str>>,
     digest: Option<String>,
-    arguments: Option<serde_json::Value>,
+    redacted: Option<serde_json::Value>,
 }
 
 impl NotedCall {
     fn new(start: f64, arguments: &str, wanted: ArgumentsWanted) -> Self {
-        NotedCall {
-            start,
-            digest: (wanted >= ArgumentsWanted::Digests).then(|| toolgate_audit::digest(arguments)),
-            arguments: (wanted >= ArgumentsWanted::Redacted).then(|| toolgate_audit::redacted(arguments)),
+        let noted = NotedCall { start, wanted, text: None, digest: None, redacted: None };
+        match wanted {
+            ArgumentsWanted::None => noted,
+            _ if arguments.len() <= MAX_KEPT_ARGUMENTS => NotedCall { text: Some(arguments.into()), ..noted },
+            ArgumentsWanted::Digests => NotedCall { digest: Some(toolgate_audit::digest(arguments)), ..noted },
+            ArgumentsWanted::Redacted => NotedCall {
+                digest: Some(toolgate_audit::digest(arguments)),
+                redacted: Some(toolgate_audit::redacted(arguments)),
+                ..noted
+            },
         }
     }
-}
 
-impl FromIterator<NotedCall> for BegunCalls {
-    fn from_iter<T: IntoIterator<Item = NotedCall>>(calls: T) -> Self {
-        let mut begun = BegunCalls::default();
-        for call in calls {
-            begun.starts.push(call.start);
-            begun.digests.extend(call.digest);
-            begun.arguments.extend(call.arguments);
-        }
-        begun
+    /// The same of a call beyond those whose arguments are kept.
+    fn digested(start: f64, arguments: &str, wanted: ArgumentsWanted) -> Self {
+        let wanted = wanted.min(ArgumentsWanted::Digests);
+        let digest = (wanted == ArgumentsWanted::Digests).then(|| toolgate_audit::digest(arguments));
+        NotedCall { start, wanted, text: None, digest, redacted: None }
     }
 }
 
@@ -153,39 +182,79 @@ struct Noted {
     calls: Vec<NotedCall>,
     /// How long the run had been running where its record ends.
     ran: Duration,
+    /// Address and length of the arguments of the last call, if it was just noted. The engine reports a call twice with the same
+    /// buffer; the second report finds the digest of the first by them.
+    last: Option<(usize, usize)>,
+}
+
+fn place(arguments: &str) -> (usize, usize) {
+    (arguments.as_ptr() as usize, arguments.len())
 }
 
 /// The listeners of one runner.
 #[derive(Default)]
-pub(super) struct Listeners(RwLock<Arc<[Arc<dyn RunListener>]>>);
+pub(super) struct Listeners {
+    at_once: RwLock<Arc<[Arc<dyn RunListener>]>>,
+    later: RwLock<Arc<[Arc<dyn RunListener>]>>,
+}
 
 impl Listeners {
+    /// Adds one that hears of the end of a run before its caller does.
     pub(super) fn add(&self, listener: Arc<dyn RunListener>) {
-        let mut all = self.0.write();
-        *all = all.iter().cloned().chain([listener]).collect();
+        add_to(&self.at_once, listener);
     }
 
+    /// Adds one that hears of the end of a run later.
+    pub(super) fn add_later(&self, listener: Arc<dyn RunListener>) {
+        add_to(&self.later, listener);
+    }
+
+    /// Tells all of them something else than the end of a run.
     pub(super) fn tell(&self, tell: impl Fn(&dyn RunListener)) {
-        let all = Arc::clone(&self.0.read());
-        all.iter().for_each(|listener| tell(&**listener));
+        self.all().for_each(|listener| tell(&*listener));
+    }
+
+    pub(super) fn tell_end(&self, run: &EndedRun<'_>) {
+        Arc::clone(&self.at_once.read()).iter().for_each(|listener| listener.ended(run));
+    }
+
+    pub(super) fn tell_end_later(&self, run: &EndedRun<'_>) {
+        Arc::clone(&self.later.read()).iter().for_each(|listener| listener.ended(run));
+    }
+
+    /// Whether one hears of ends later.
+    pub(super) fn some_are_later(&self) -> bool {
+        !self.later.read().is_empty()
     }
 
     pub(super) fn are_there(&self) -> bool {
-        !self.0.read().is_empty()
+        !self.at_once.read().is_empty() || self.some_are_later()
     }
 
     pub(super) fn want_traces(&self) -> bool {
-        self.0.read().iter().any(|listener| listener.wants_traces())
+        self.all().any(|listener| listener.wants_traces())
     }
 
     fn wanted(&self) -> ArgumentsWanted {
-        self.0.read().iter().map(|listener| listener.wants_arguments()).max().unwrap_or_default()
+        self.all().map(|listener| listener.wants_arguments()).max().unwrap_or_default()
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<dyn RunListener>> {
+        let (at_once, later) = (Arc::clone(&self.at_once.read()), Arc::clone(&self.later.read()));
+        let (first, second) = (at_once.len(), later.len());
+        let listeners = (0..first).map(move |at| Arc::clone(&at_once[at]));
+        listeners.chain((0..second).map(move |at| Arc::clone(&later[at])))
     }
 
     /// What is noted of a call without a program.
-    pub(super) fn of_one_call(&self, arguments: &str) -> BegunCalls {
-        [NotedCall::new(0.0, arguments, self.wanted())].into_iter().collect()
+    pub(super) fn of_one_call(&self, arguments: &str) -> Arc<CallDetails> {
+        Arc::new(CallDetails(vec![NotedCall::new(0.0, arguments, self.wanted())]))
     }
+}
+
+fn add_to(list: &RwLock<Arc<[Arc<dyn RunListener>]>>, listener: Arc<dyn RunListener>) {
+    let mut all = list.write();
+    *all = all.iter().cloned().chain([listener]).collect();
 }
 
 /// Notes when calls begin and with which arguments, and passes everything on to the observer of the request.
@@ -216,9 +285,19 @@ impl CallNotes {
         }
     }
 
+    /// The digest of arguments, which the last noted call may have.
+    fn digest_of(&self, arguments: &str) -> String {
+        let mut noted = self.noted.lock();
+        let is_last = noted.last.take() == Some(place(arguments));
+        match noted.calls.last_mut().filter(|_| is_last) {
+            Some(call) => call.digest.get_or_insert_with(|| toolgate_audit::digest(arguments)).clone(),
+            None => toolgate_audit::digest(arguments),
+        }
+    }
+
     /// Takes what is noted, at the end of the run.
-    pub(super) fn take(&self) -> BegunCalls {
-        std::mem::take(&mut self.noted.lock().calls).into_iter().collect()
+    pub(super) fn take(&self) -> Arc<CallDetails> {
+        Arc::new(CallDetails(std::mem::take(&mut self.noted.lock().calls)))
     }
 }
 
@@ -232,11 +311,13 @@ impl Observer for CallNotes {
     fn call_noted(&self, index: usize, arguments: &str, then: Option<Duration>) {
         {
             let mut noted = self.noted.lock();
+            noted.last = None;
             if index == noted.calls.len() && index < MAX_NOTED {
                 noted.ran = noted.ran.max(then.unwrap_or_default());
                 let start = then.unwrap_or_else(|| noted.ran + self.since.elapsed());
-                let wanted = if index < MAX_TOLD { self.wanted } else { self.wanted.min(ArgumentsWanted::Digests) };
-                noted.calls.push(NotedCall::new(start.as_secs_f64() * 1e3, arguments, wanted));
+                let note = if index < MAX_TOLD { NotedCall::new } else { NotedCall::digested };
+                noted.calls.push(note(start.as_secs_f64() * 1e3, arguments, self.wanted));
+                noted.last = then.is_none().then(|| place(arguments));
             }
         }
         if let Some(next) = &self.next {
@@ -252,7 +333,7 @@ impl Observer for CallNotes {
 
     fn call_arguments(&self, target: &Target, arguments: &str, read_only: bool) {
         if !read_only {
-            let digest = (self.wanted >= ArgumentsWanted::Digests).then(|| toolgate_audit::digest(arguments));
+            let digest = (self.wanted >= ArgumentsWanted::Digests).then(|| self.digest_of(arguments));
             let (run, door, caller, origin) = (self.run.as_str(), self.door, &self.caller, &self.origin);
             let call = BegunCall { run, door, caller, origin, target, digest: digest.as_deref() };
             self.listeners.tell(|listener| listener.call_begins(&call));

@@ -1,4 +1,4 @@
-//! Counts runs and calls for monitoring, and writes one log line for each run.
+//! Counts runs and calls for monitoring, and writes one log line for each run, and at the level debug one for each call.
 //!
 //! Labels are names that the code defines (doors, routes, outcomes, states), so the number of counters is bounded whatever
 //! callers send. Log lines have the fields of a report that are safe to keep: no program, argument, result or message.
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use toolgate_wire::foreign_text::head;
 use toolgate_wire::{CallRecord, CallState, CallerScope};
 
 use super::request::{Door, RunReport};
@@ -100,14 +101,24 @@ impl RunMetrics {
             outcome,
             "run"
         );
-        if tracing::enabled!(target: "toolgate::call", tracing::Level::DEBUG) {
-            report.calls.iter().for_each(|call| log_call(&run.id, call));
-        }
+    }
+}
+
+/// Whether calls are logged.
+pub(super) fn logs_calls() -> bool {
+    tracing::enabled!(target: "toolgate::call", tracing::Level::DEBUG)
+}
+
+/// Writes a log line for each call of a run.
+pub(super) fn log_calls(run: &RunReport) {
+    if logs_calls() {
+        run.report.calls.iter().for_each(|call| log_call(&run.id, call));
     }
 }
 
 fn log_call(run: &str, call: &CallRecord) {
-    let name: String = call.target.to_string().chars().take(MAX_NAME_CHARS).collect();
+    let name = call.target.to_string();
+    let name = head(&name, MAX_NAME_CHARS);
     let (state, ms) = (state_name(call.state), rounded(call.ms));
     tracing::debug!(target: "toolgate::call", run, name = ?name, state, ms, bytes = call.reply_bytes, "call");
 }

@@ -1,7 +1,7 @@
 //! The catalog as the planner asks it.
 
 use serde_json::Value;
-use toolgate_plan::{ArgumentProblem, Foreseen, Parameters, Tools};
+use toolgate_plan::{ArgumentFault, Foreseen, Parameters, Tools};
 use toolgate_policy::{Action, Policy};
 
 use super::Environment;
@@ -65,7 +65,7 @@ impl Tools for Reachable<'_> {
         })
     }
 
-    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
+    fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentFault> {
         let Some(found) = self.view.tool(backend, tool) else { return Vec::new() };
         found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
     }
@@ -119,6 +119,6 @@ fn owned_name(backend: &Backend) -> String {
 }
 
 /// The planner begins its own sentence with the place.
-fn without_place(problem: toolgate_catalog::ArgumentProblem) -> ArgumentProblem {
-    ArgumentProblem { message: problem.predicate, path: problem.path }
+fn without_place(problem: toolgate_catalog::ArgumentProblem) -> ArgumentFault {
+    ArgumentFault { message: problem.predicate, path: problem.path }
 }

@@ -12,6 +12,7 @@ use toolgate_engine::{EngineChoice, Observer};
 use toolgate_functions::Registry;
 use toolgate_journal::edited::RecordedHost;
 use toolgate_mcp::{Progress, RequestOrigin, TraceContext};
+use toolgate_telemetry::{SpanId, TraceId};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
@@ -31,6 +32,8 @@ pub enum Door {
     Http,
     /// `GET /v1/run/ws`.
     WebSocket,
+    /// `POST /rpc/{session}/{function}`: one call of a host function.
+    Rpc,
     /// An MCP tool, by its name.
     Mcp(&'static str),
     /// A durable run, whichever door it came by first.
@@ -45,6 +48,7 @@ impl Door {
             Door::CommandLine => "cli",
             Door::Http => "http",
             Door::WebSocket => "websocket",
+            Door::Rpc => "rpc",
             Door::Mcp(tool) => tool,
             Door::Durable => "durable",
         }
@@ -200,26 +204,22 @@ impl RunRequest {
 }
 
 /// The ids of a run's spans.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunTrace {
     /// The trace: the client's, or a new one.
-    pub trace_id: String,
-    /// The span of the request at the door.
-    pub door_span: String,
+    pub trace_id: TraceId,
     /// The span of the run.
-    pub run_span: String,
+    pub run_span: SpanId,
     /// What servers behind are told: the span of the run as the parent of theirs.
     pub context: TraceContext,
 }
 
 impl RunTrace {
-    /// New spans in the client's trace, or in a new one.
-    pub(super) fn new(client: &TraceContext) -> Self {
-        let trace_id = client.ids().map_or_else(toolgate_telemetry::new_trace_id, |(trace, _)| trace.to_owned());
-        let (door_span, run_span) = (toolgate_telemetry::new_span_id(), toolgate_telemetry::new_span_id());
-        let flags = if client.traceparent.is_none() || client.is_sampled() { "01" } else { "00" };
-        let context = TraceContext { traceparent: Some(format!("00-{trace_id}-{run_span}-{flags}")), ..client.clone() };
-        RunTrace { trace_id, door_span, run_span, context }
+    /// A new span in the trace of the request, or in a new one.
+    pub fn new(request: &TraceContext) -> Self {
+        let trace_id = request.ids().and_then(|(trace, _)| TraceId::parse(trace)).unwrap_or_else(TraceId::random);
+        let run_span = SpanId::random();
+        RunTrace { trace_id, run_span, context: request.with_span(trace_id, run_span) }
     }
 }
 
@@ -265,6 +265,8 @@ pub struct RunReport {
     pub paused: Option<PausedRun>,
     /// Of a dry run: the writes that it did not send.
     pub review: Option<Vec<PendingView>>,
+    /// Whether its hint names `fix_run`, which keeps the effects of a durable run that failed.
+    pub(crate) names_fix: bool,
 }
 
 /// A run that waits for decisions.
@@ -283,7 +285,7 @@ const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "
 impl RunReport {
     /// The report of a run that has ended.
     pub fn ended(id: String, route: Route, report: Report) -> Self {
-        RunReport { id, route, report, paused: None, review: None }
+        RunReport { id, route, report, paused: None, review: None, names_fix: false }
     }
 
     /// The object of a run that waits: without an outcome, with its handle.

@@ -1,33 +1,51 @@
 //! The type check of a program before its first call.
 //!
 //! Only a program that runs in the engine and names a backend or a host function is checked. It is given the declarations
-//! of what it names and of nothing else, made once for each set of names and scope. A check that does not come in time
-//! stops nothing: the run goes on, and says so.
+//! of what it names and of nothing else, made once for each set of names and scope, on a thread of their own. A check that
+//! does not come in time, or whose declarations do not, stops nothing: the run goes on, and says so.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::watch;
 use toolgate_catalog::types::check::{CheckedBackend, CheckedFunction, CheckedParameter, Declarations, ParameterKind};
 use toolgate_catalog::types::learned::{LearnedType, LearnedTypes};
 use toolgate_catalog::{Backend, BackendState};
 use toolgate_functions::{HostFunction, Param, Presence};
 use toolgate_plan::{Finding, Preflight, Program, Tools};
-use toolgate_typecheck::{Checked, TypeChecker, TypeFinding, Unchecked};
+use toolgate_typecheck::{CheckResult, TypeChecker, TypeFinding, Unchecked};
 
 use super::reachable::Reachable;
 
 /// Sets of declarations that are kept, and their bytes altogether.
 const MAX_DECLARATIONS: usize = 16;
 const MAX_DECLARED_BYTES: usize = 16 << 20;
+/// Sets of declarations that are made at one time.
+const MAX_MAKING: usize = 4;
 
 /// Checks the types of programs. Clones of an `Arc` share the checker and its declarations.
 pub struct ProgramTypes {
     checker: TypeChecker,
-    /// The most recently used comes last.
-    declarations: Mutex<Vec<KeptDeclarations>>,
+    declarations: Arc<Mutex<DeclarationSets>>,
 }
+
+/// Declarations that are there, and those that are being made.
+#[derive(Default)]
+struct DeclarationSets {
+    /// The most recently used comes last.
+    kept: Vec<KeptDeclarations>,
+    making: Vec<MakingDeclarations>,
+}
+
+/// Declarations that are being made. All programs that need them wait for the same.
+struct MakingDeclarations {
+    key: DeclarationKey,
+    made: MadeDeclarations,
+}
+
+type MadeDeclarations = watch::Receiver<Option<Arc<Declarations>>>;
 
 /// What declarations are made of.
 #[derive(Clone, PartialEq)]
@@ -178,7 +196,7 @@ pub trait LearnedResults: Send + Sync {
 impl ProgramTypes {
     /// With this checker.
     pub fn new(checker: TypeChecker) -> Self {
-        ProgramTypes { checker, declarations: Mutex::default() }
+        ProgramTypes { checker, declarations: Arc::default() }
     }
 
     /// The checker behind it.
@@ -191,16 +209,20 @@ impl ProgramTypes {
         &self,
         program: &Program,
         tools: Reachable<'_>,
-        learned: Option<&dyn LearnedResults>,
+        learned: Option<Arc<dyn LearnedResults>>,
         within: Option<Duration>,
     ) -> TypeVerdict {
-        let begun = Instant::now();
-        let Some(declarations) = self.declarations(program, tools, learned) else { return TypeVerdict::default() };
-        // Declarations that take the whole budget are there for the next program.
-        let budget = within.unwrap_or_else(|| self.checker.budget()).saturating_sub(begun.elapsed());
+        let deadline = Instant::now() + within.unwrap_or_else(|| self.checker.budget());
+        let version = learned.as_deref().map_or(0, LearnedResults::version);
+        let Some(key) = key(program, tools, version) else { return TypeVerdict::default() };
+        let declarations = match self.declarations(key, learned, deadline).await {
+            Ok(declarations) => declarations,
+            Err(why) => return TypeVerdict { unchecked: Some(why), ..TypeVerdict::default() },
+        };
+        let budget = deadline.saturating_duration_since(Instant::now());
         match self.checker.check_within(program, &declarations, budget).await {
-            Checked::Unchecked(why) => TypeVerdict { unchecked: Some(why), ..TypeVerdict::default() },
-            Checked::Judged(judged) => {
+            CheckResult::Unchecked(why) => TypeVerdict { unchecked: Some(why), ..TypeVerdict::default() },
+            CheckResult::Judged(judged) => {
                 let usable = |found: &TypeFinding| has_usable_schema(found, tools);
                 let findings =
                     |list: Vec<TypeFinding>| list.into_iter().filter(usable).map(|found| found.finding).collect();
@@ -214,31 +236,70 @@ impl ProgramTypes {
         }
     }
 
-    /// The declarations of what a program names; `None` if it names nothing.
-    fn declarations(
+    /// The declarations of what a program names. Those that come too late are there for the next program.
+    async fn declarations(
         &self,
-        program: &Program,
-        tools: Reachable<'_>,
-        learned: Option<&dyn LearnedResults>,
-    ) -> Option<Arc<Declarations>> {
-        let key = key(program, tools, learned.map_or(0, LearnedResults::version))?;
-        if let Some(kept) = self.kept(&key) {
-            return Some(kept);
-        }
-        let declarations = Arc::new(declare(&key, learned));
-        let mut all = self.declarations.lock();
-        all.push(KeptDeclarations { key, declarations: Arc::clone(&declarations) });
-        drop_oldest(&mut all);
+        key: DeclarationKey,
+        learned: Option<Arc<dyn LearnedResults>>,
+        deadline: Instant,
+    ) -> Result<Arc<Declarations>, Unchecked> {
+        let mut made = {
+            let mut sets = self.declarations.lock();
+            if let Some(kept) = sets.kept(&key) {
+                return Ok(kept);
+            }
+            match sets.being_made(&key) {
+                Some(made) => made,
+                None if sets.making.len() >= MAX_MAKING => return Err(Unchecked::Busy),
+                None => self.make(&mut sets, key, learned),
+            }
+        };
+        let declarations = match tokio::time::timeout_at(deadline.into(), made.wait_for(Option::is_some)).await {
+            Ok(Ok(declarations)) => declarations.clone(),
+            Ok(Err(_)) => None,
+            Err(_) => return Err(Unchecked::Late),
+        };
+        declarations.ok_or(Unchecked::Failed)
+    }
+
+    /// Makes declarations on a thread that may take its time: those of many tools take longer than a run waits.
+    fn make(
+        &self,
+        sets: &mut DeclarationSets,
+        key: DeclarationKey,
+        learned: Option<Arc<dyn LearnedResults>>,
+    ) -> MadeDeclarations {
+        let (sender, made) = watch::channel(None);
+        sets.making.push(MakingDeclarations { key: key.clone(), made: made.clone() });
+        let all = Arc::clone(&self.declarations);
+        tokio::task::spawn_blocking(move || {
+            let declarations = Arc::new(declare(&key, learned.as_deref()));
+            all.lock().keep(KeptDeclarations { key, declarations: Arc::clone(&declarations) });
+            sender.send_replace(Some(declarations));
+        });
+        made
+    }
+}
+
+impl DeclarationSets {
+    fn kept(&mut self, key: &DeclarationKey) -> Option<Arc<Declarations>> {
+        let index = self.kept.iter().position(|kept| kept.key == *key)?;
+        let kept = self.kept.remove(index);
+        let declarations = Arc::clone(&kept.declarations);
+        self.kept.push(kept);
         Some(declarations)
     }
 
-    fn kept(&self, key: &DeclarationKey) -> Option<Arc<Declarations>> {
-        let mut all = self.declarations.lock();
-        let index = all.iter().position(|kept| kept.key == *key)?;
-        let kept = all.remove(index);
-        let declarations = Arc::clone(&kept.declarations);
-        all.push(kept);
-        Some(declarations)
+    fn being_made(&mut self, key: &DeclarationKey) -> Option<MadeDeclarations> {
+        // The sender of one that failed is gone.
+        self.making.retain(|making| making.made.has_changed().is_ok());
+        self.making.iter().find(|making| making.key == *key).map(|making| making.made.clone())
+    }
+
+    fn keep(&mut self, made: KeptDeclarations) {
+        self.making.retain(|making| making.key != made.key);
+        self.kept.push(made);
+        drop_oldest(&mut self.kept);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which runs can wait for a person, without being asked for as durable ones.
 //!
 //! A run is kept from its start where a rule may ask about one of its calls, or where one of the backends that it names has asked
-//! something before. Of other runs nothing is kept. If a person has to be asked in one of them after all, and it has changed nothing
+//! something before or misses a login. Of other runs nothing is kept. If a person has to be asked in one of them after all, and it has changed nothing
 //! so far, it is ended and begins again as a durable run: its reads are made once more. The first attempt is an aborted run in
 //! statistics, and those who watch the console and the calls see it.
 
@@ -15,7 +15,7 @@ use toolgate_catalog::{BackendState, ToolRef};
 use toolgate_engine::Observer;
 use toolgate_plan::Call;
 use toolgate_policy::{Action, Policy};
-use toolgate_wire::{Code, Profile, Target};
+use toolgate_wire::{CallErrorCode, Code, Profile, Target};
 
 use super::attempt::Attempt;
 use super::call_program::program_of;
@@ -24,8 +24,6 @@ use super::{Counted, Runner};
 
 /// The most backends that are known to ask.
 const MAX_ASKING: usize = 1_024;
-/// The code of a call whose server asked something that no person could be asked.
-const INPUT_REQUIRED: &str = "INPUT_REQUIRED";
 
 /// Backends that have asked a person something inside a call, since this process began.
 #[derive(Clone, Default)]
@@ -71,15 +69,33 @@ impl Runner {
     /// Whether a program may have to wait for a person.
     pub(super) fn may_wait(&self, request: &RunRequest) -> bool {
         let policy = self.bridge.policy();
-        if request.profile != Profile::Chain || (!policy.may_ask() && self.asking.is_empty()) {
+        if request.profile != Profile::Chain {
+            return false;
+        }
+        let waits_for_login = self.waits_for_login();
+        if !policy.may_ask() && self.asking.is_empty() && !waits_for_login {
             return false;
         }
         match Attempt::direct_call(self, request) {
             Ok(call) => self.asks_about(&policy, request, &call),
             // Also a call as JSON whose tool is not known yet: it begins again if a person has to be asked.
             Err(Route::Refused) => false,
-            Err(_) => self.names_asking_backend(request) || (policy.may_ask() && self.may_ask(request, &policy)),
+            Err(_) => {
+                self.names_asking_backend(request)
+                    || (waits_for_login && self.names_backend_without_login(request))
+                    || (policy.may_ask() && self.may_ask(request, &policy))
+            }
         }
+    }
+
+    /// Whether a login is missing at any backend.
+    fn waits_for_login(&self) -> bool {
+        self.bridge.catalog().backends().iter().any(|backend| self.bridge.may_need_login(backend))
+    }
+
+    fn names_backend_without_login(&self, request: &RunRequest) -> bool {
+        let catalog = self.bridge.catalog();
+        self.named_backends(request, &catalog).into_iter().any(|backend| self.bridge.may_need_login(backend))
     }
 
     /// Whether a program may make a call that a person is asked about. Looks at the names in its text, so that programs
@@ -103,6 +119,9 @@ impl Runner {
         }
         let catalog = self.bridge.catalog();
         let Some(tool) = catalog.tool(&call.backend, &call.tool) else { return false };
+        if self.bridge.may_need_login(tool.backend) {
+            return true;
+        }
         let foreseen = bridge::foresee(policy, tool, &request.caller.name, Some(&call.arguments));
         policy.may_ask() && foreseen.is_none_or(|decision| decision.action == Action::Ask)
     }
@@ -145,7 +164,7 @@ impl Runner {
 
     /// Whether a run that has ended is to begin again. Backends that asked something are remembered in any case.
     pub(super) fn begins_again(&self, watching: &Watching, report: &RunReport) -> bool {
-        let failed = report.report.calls.iter().filter(|call| call.error_code.as_deref() == Some(INPUT_REQUIRED));
+        let failed = report.report.calls.iter().filter(|call| call.error_code == Some(CallErrorCode::InputRequired));
         for call in failed {
             if let Target::Tool { backend, .. } = &call.target {
                 self.asking.note(backend);

@@ -28,7 +28,7 @@ impl Place {
 
 /// A secret without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct SecretEntry {
     /// Its name.
     pub name: String,
     /// Where it is kept.
@@ -37,7 +37,7 @@ pub struct Entry {
     pub set_at: u64,
 }
 
-impl Entry {
+impl SecretEntry {
     pub(crate) fn new(name: &str, place: Place) -> Self {
         let set_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Self { name: name.to_owned(), place, set_at }

@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::StoreError;
+use crate::SecretError;
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-pub(crate) fn failed(folder: &Path, error: &std::io::Error) -> StoreError {
-    StoreError::Files { folder: folder.to_owned(), reason: error.to_string() }
+pub(crate) fn failed(folder: &Path, error: &std::io::Error) -> SecretError {
+    SecretError::Files { folder: folder.to_owned(), reason: error.to_string() }
 }
 
 pub(crate) fn create_folder(folder: &Path) -> std::io::Result<()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keyring::v1::{Entry, Error};
 
-use crate::StoreError;
+use crate::SecretError;
 
 /// How long the keyring may take, which includes the user's answer to a question of it.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ pub(crate) fn is_likely() -> bool {
     set("DBUS_SESSION_BUS_ADDRESS").is_some() || socket.is_some_and(|socket| socket.exists())
 }
 
-pub(crate) fn get(service: &'static str, name: &str) -> Result<Option<String>, StoreError> {
+pub(crate) fn get(service: &'static str, name: &str) -> Result<Option<String>, SecretError> {
     let name = name.to_owned();
     request(move || match Entry::new(service, &name)?.get_password() {
         Ok(secret) => Ok(Some(secret)),
@@ -32,12 +32,12 @@ pub(crate) fn get(service: &'static str, name: &str) -> Result<Option<String>, S
     })
 }
 
-pub(crate) fn set(service: &'static str, name: &str, value: &str) -> Result<(), StoreError> {
+pub(crate) fn set(service: &'static str, name: &str, value: &str) -> Result<(), SecretError> {
     let (name, value) = (name.to_owned(), value.to_owned());
     request(move || Entry::new(service, &name)?.set_password(&value))
 }
 
-pub(crate) fn remove(service: &'static str, name: &str) -> Result<(), StoreError> {
+pub(crate) fn remove(service: &'static str, name: &str) -> Result<(), SecretError> {
     let name = name.to_owned();
     request(move || match Entry::new(service, &name)?.delete_credential() {
         Ok(()) | Err(Error::NoEntry) => Ok(()),
@@ -45,8 +45,8 @@ pub(crate) fn remove(service: &'static str, name: &str) -> Result<(), StoreError
     })
 }
 
-fn request<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, StoreError> {
-    let failed = |reason: &str| StoreError::Keyring { reason: reason.to_owned() };
+fn request<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, SecretError> {
+    let failed = |reason: &str| SecretError::Keyring { reason: reason.to_owned() };
     if !is_likely() {
         return Err(failed("there is no session bus"));
     }

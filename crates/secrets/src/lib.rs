@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use ring::digest;
 
-pub use entry::{Entry, Place};
+pub use entry::{Place, SecretEntry};
 
 /// Where new secrets are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Preference {
 
 /// Why secrets cannot be read or kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
+pub enum SecretError {
     /// A file cannot be read or written.
     #[error("the secrets in {} can't be used: {reason}", .folder.display())]
     Files {
@@ -75,7 +75,7 @@ impl StoreLock {
 
 /// The version of a secret: another one after each change by any process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Version(Option<(u64, u128)>);
+pub struct SecretVersion(Option<(u64, u128)>);
 
 /// Secrets of one kind. Methods may block for as long as the keyring asks the user for a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl SecretStore {
     }
 
     /// The secret of that name.
-    pub fn get(&self, name: &str) -> Result<Option<String>, StoreError> {
+    pub fn get(&self, name: &str) -> Result<Option<String>, SecretError> {
         let Some(entry) = self.entry(name)? else { return Ok(None) };
         match entry.place {
             Place::Keyring => keyring::get(self.service, name),
@@ -101,7 +101,7 @@ impl SecretStore {
     }
 
     /// Keeps a secret in place of an earlier one.
-    pub fn set(&self, name: &str, value: &str) -> Result<Place, StoreError> {
+    pub fn set(&self, name: &str, value: &str) -> Result<Place, SecretError> {
         let failed = |error: std::io::Error| self.failed(&error);
         files::create_folder(&self.folder).map_err(failed)?;
         let place = match self.preference {
@@ -116,7 +116,7 @@ impl SecretStore {
         if place == Place::File {
             sealed::set(&self.folder, &self.path(name, "sealed"), name, value)?;
         }
-        let entry = Entry::new(name, place);
+        let entry = SecretEntry::new(name, place);
         files::write_whole(&self.path(name, "entry"), entry.to_json().as_bytes()).map_err(failed)?;
         match former {
             // An older copy elsewhere is of no use.
@@ -130,7 +130,7 @@ impl SecretStore {
     }
 
     /// Forgets a secret; false if there is none.
-    pub fn remove(&self, name: &str) -> Result<bool, StoreError> {
+    pub fn remove(&self, name: &str) -> Result<bool, SecretError> {
         let Some(entry) = self.entry(name)? else { return Ok(false) };
         match entry.place {
             Place::Keyring => keyring::remove(self.service, name)?,
@@ -141,7 +141,7 @@ impl SecretStore {
     }
 
     /// All secrets by name, without their values.
-    pub fn list(&self) -> Result<Vec<Entry>, StoreError> {
+    pub fn list(&self) -> Result<Vec<SecretEntry>, SecretError> {
         let found = match std::fs::read_dir(&self.folder) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -149,18 +149,19 @@ impl SecretStore {
         };
         let paths = found.filter_map(|entry| Some(entry.ok()?.path()));
         let entries = paths.filter(|path| path.extension().is_some_and(|ending| ending == "entry"));
-        let mut entries: Vec<Entry> = entries.filter_map(|path| Entry::read(&path).ok().flatten()).collect();
+        let mut entries: Vec<SecretEntry> =
+            entries.filter_map(|path| SecretEntry::read(&path).ok().flatten()).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
     }
 
     /// The version of a secret, which tells whether it has changed. Does not ask the keyring.
-    pub fn version(&self, name: &str) -> Version {
-        Version(files::version(&self.path(name, "entry")))
+    pub fn version(&self, name: &str) -> SecretVersion {
+        SecretVersion(files::version(&self.path(name, "entry")))
     }
 
     /// Waits until no other process holds the lock of that secret. Not needed for the other methods.
-    pub fn lock(&self, name: &str) -> Result<StoreLock, StoreError> {
+    pub fn lock(&self, name: &str) -> Result<StoreLock, SecretError> {
         let failed = |error: std::io::Error| self.failed(&error);
         files::create_folder(&self.folder).map_err(failed)?;
         let mut options = OpenOptions::new();
@@ -175,10 +176,10 @@ impl SecretStore {
         self.path(name, "entry")
     }
 
-    fn entry(&self, name: &str) -> Result<Option<Entry>, StoreError> {
-        let entry = Entry::read(&self.path(name, "entry")).map_err(|error| self.failed(&error))?;
+    fn entry(&self, name: &str) -> Result<Option<SecretEntry>, SecretError> {
+        let entry = SecretEntry::read(&self.path(name, "entry")).map_err(|error| self.failed(&error))?;
         match entry {
-            Some(entry) if entry.name != name => Err(StoreError::Damaged { name: name.to_owned() }),
+            Some(entry) if entry.name != name => Err(SecretError::Damaged { name: name.to_owned() }),
             entry => Ok(entry),
         }
     }
@@ -190,7 +191,7 @@ impl SecretStore {
         self.folder.join(format!("{name}.{ending}"))
     }
 
-    fn failed(&self, error: &std::io::Error) -> StoreError {
+    fn failed(&self, error: &std::io::Error) -> SecretError {
         files::failed(&self.folder, error)
     }
 }
@@ -265,9 +266,9 @@ mod tests {
         store.set("one", "value").unwrap();
         store.set("two", "other").unwrap();
         std::fs::copy(store.path("one", "sealed"), store.path("two", "sealed")).unwrap();
-        assert_eq!(store.get("two"), Err(StoreError::Damaged { name: "two".to_owned() }));
+        assert_eq!(store.get("two"), Err(SecretError::Damaged { name: "two".to_owned() }));
         std::fs::copy(store.path("one", "entry"), store.path("two", "entry")).unwrap();
-        assert_eq!(store.get("two"), Err(StoreError::Damaged { name: "two".to_owned() }));
+        assert_eq!(store.get("two"), Err(SecretError::Damaged { name: "two".to_owned() }));
         let sealed = std::fs::read(store.path("one", "sealed")).unwrap();
         for cut in [0, 1, 12, 13, sealed.len() - 1] {
             std::fs::write(store.path("one", "sealed"), &sealed[..cut]).unwrap();

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::{StoreError, files};
+use crate::{SecretError, files};
 
 /// The first byte of a file.
 const VERSION: u8 = 1;
 
-pub(crate) fn get(folder: &Path, file: &Path, name: &str) -> Result<Option<String>, StoreError> {
-    let damaged = || StoreError::Damaged { name: name.to_owned() };
+pub(crate) fn get(folder: &Path, file: &Path, name: &str) -> Result<Option<String>, SecretError> {
+    let damaged = || SecretError::Damaged { name: name.to_owned() };
     match files::read_bounded(file) {
         Ok(bytes) => unseal(&key(folder)?, name, &bytes).map(Some).ok_or_else(damaged),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(damaged()),
@@ -22,14 +22,14 @@ pub(crate) fn get(folder: &Path, file: &Path, name: &str) -> Result<Option<Strin
     }
 }
 
-pub(crate) fn set(folder: &Path, file: &Path, name: &str, value: &str) -> Result<(), StoreError> {
+pub(crate) fn set(folder: &Path, file: &Path, name: &str, value: &str) -> Result<(), SecretError> {
     let no_seal = || files::failed(folder, &std::io::Error::other("the secret can't be encrypted"));
     let sealed = seal(&key(folder)?, name, value).ok_or_else(no_seal)?;
     files::write_whole(file, &sealed).map_err(|error| files::failed(folder, &error))
 }
 
 /// The key of the folder, made at its first use.
-fn key(folder: &Path) -> Result<LessSafeKey, StoreError> {
+fn key(folder: &Path) -> Result<LessSafeKey, SecretError> {
     let failed = |error: std::io::Error| files::failed(folder, &error);
     let path = folder.join("key");
     if !path.exists() {

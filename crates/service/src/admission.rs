@@ -16,16 +16,18 @@ use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusC
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::caller::bearer;
+use super::caller::{MetricsReader, bearer};
 use super::refusal::{Refusal, Shown};
 use super::resource_server::TokenRefusal;
 use super::server::UnixPeer;
 use super::service::AdmissionRules;
 use super::{Caller, HttpService};
+use toolgate_config::values::MetricsAccess;
 
 const PREFLIGHT_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const PREFLIGHT_HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, \
+     traceparent, tracestate, baggage",
 );
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after, mcp-session-id, www-authenticate");
 
@@ -107,17 +109,71 @@ fn preflight() -> Response {
 pub(super) async fn check_key(State(service): State<HttpService>, mut request: Request, next: Next) -> Response {
     let caller = match authenticate(&service, Peer::of(request.extensions()), request.headers()).await {
         Ok(caller) => caller,
-        Err(refusal) => {
-            let mut response = refusal.into_response();
-            service.rules().oauth.iter().for_each(|oauth| oauth.challenge(&mut response));
-            return response;
-        }
+        Err(refusal) => return refused(&service, refusal),
     };
     if let Err(refusal) = service.rates().take(&caller, Instant::now()) {
         return refusal.into_response();
     }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Middleware: admits a reader of the metrics, and adds the [`MetricsReader`] to the request.
+pub(super) async fn check_metrics_reader(
+    State(service): State<HttpService>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match metrics_reader(&service, Peer::of(request.extensions()), request.headers()).await {
+        Ok(reader) => {
+            request.extensions_mut().insert(reader);
+            next.run(request).await
+        }
+        Err(refusal) => refused(&service, refusal),
+    }
+}
+
+/// The refusal, with where to log in.
+fn refused(service: &HttpService, refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
+    service.rules().oauth.iter().for_each(|oauth| oauth.challenge(&mut response));
+    response
+}
+
+async fn metrics_reader(service: &HttpService, peer: Peer, headers: &HeaderMap) -> Result<MetricsReader, Refusal> {
+    let presented = bearer(headers);
+    if let Some(presented) = presented.filter(|_| service.rules().metrics.has_key()) {
+        // A guesser waits here as at every other path.
+        service.failed_keys().wait(peer.address()).await?;
+        if service.rules().metrics.opens(presented) {
+            return Ok(MetricsReader::Key);
+        }
+    }
+    match service.rules().metrics.access {
+        MetricsAccess::Open => {
+            if let Some(presented) = presented.filter(|_| service.rules().metrics.has_key()) {
+                count_wrong_key(service, peer, presented).await;
+            }
+            Ok(MetricsReader::Anyone)
+        }
+        MetricsAccess::Callers => {
+            let caller = authenticate(service, peer, headers).await?;
+            service.rates().take(&caller, Instant::now())?;
+            Ok(MetricsReader::Caller(caller))
+        }
+        MetricsAccess::Key => {
+            if let Some(presented) = presented {
+                count_wrong_key(service, peer, presented).await;
+            }
+            Err(Refusal::Unauthorised)
+        }
+    }
+}
+
+/// Counts a key that does not open the metrics as a failure of its address, unless it is that of a caller.
+async fn count_wrong_key(service: &HttpService, peer: Peer, presented: &str) {
+    // Whose it is does not matter here.
+    let _ = holder(service, peer, presented).await;
 }
 
 /// The caller of a request, by its key or token, or by a session of the page.

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::HttpService;
 use super::refusal::Refusal;
-use toolgate_wire::foreign_text::clipped;
+use toolgate_wire::foreign_text::{clipped, head};
 
 /// The unit of the memory budget, in bytes.
 const BUDGET_UNIT: usize = 4 * 1024;
@@ -164,7 +164,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 
 /// A key as a token of a JSON pointer, bounded and escaped.
 pub(super) fn escaped(key: &str) -> String {
-    key.chars().take(100).collect::<String>().replace('~', "~0").replace('/', "~1")
+    head(key, 100).replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use super::refusal::Refusal;
 use super::resource_server::TokenCaller;
 use toolgate_config::checked::Key;
-use toolgate_config::values::Rate;
+use toolgate_config::values::{KeyHash, MetricsAccess, Rate};
 use toolgate_run::durable::scope_of_key;
 use toolgate_wire::CallerScope;
 
@@ -67,7 +67,7 @@ impl Keys {
         let presented = digest(&SHA256, presented.as_bytes());
         let mut holder = None;
         for key in &self.0 {
-            if bool::from(key.hash.digest().as_slice().ct_eq(presented.as_ref())) {
+            if is_key(&key.hash, presented.as_ref()) {
                 holder = Some(key.clone());
             }
         }
@@ -81,6 +81,51 @@ impl Keys {
         }
         self.0.iter().find(|key| key.name == name).cloned().map(Caller::Key)
     }
+}
+
+/// Who may read the metrics.
+#[derive(Debug)]
+pub(super) struct MetricsRules {
+    pub(super) access: MetricsAccess,
+    key: Option<KeyHash>,
+}
+
+impl Default for MetricsRules {
+    fn default() -> Self {
+        MetricsRules::new(MetricsAccess::Callers, None)
+    }
+}
+
+impl MetricsRules {
+    pub(super) fn new(access: MetricsAccess, key: Option<KeyHash>) -> Self {
+        MetricsRules { access, key }
+    }
+
+    /// Whether there is a key for metrics.
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Whether this is the key for metrics.
+    pub(super) fn opens(&self, presented: &str) -> bool {
+        self.key.as_ref().is_some_and(|key| is_key(key, digest(&SHA256, presented.as_bytes()).as_ref()))
+    }
+}
+
+/// Who reads the metrics; admission adds it to the request as an extension.
+#[derive(Debug, Clone)]
+pub(super) enum MetricsReader {
+    /// A caller of the service.
+    Caller(Caller),
+    /// The holder of the key for metrics.
+    Key,
+    /// Where metrics are open.
+    Anyone,
+}
+
+/// Whether the digest is that of the key, in constant time.
+fn is_key(key: &KeyHash, presented: &[u8]) -> bool {
+    key.digest().as_slice().ct_eq(presented).into()
 }
 
 /// The bearer token, if there is exactly one `Authorization` header.

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use tokio::sync::OwnedSemaphorePermit;
 use toolgate_run::durable::{CallDecision, DurableRuns, ListRuns, RunEvent, RunStatus, RunSummary, RunView};
-use toolgate_run::{Door, Durability, RunRequest};
+use toolgate_run::{Door, RunRequest};
 use url::{Url, form_urlencoded};
 
 use super::body::{Received, escaped};
@@ -24,7 +24,7 @@ use super::messages::durable::{
     RunListReply, RunStateReply, RunStatusName,
 };
 use super::refusal::Refusal;
-use super::run::{answer, context, named, staging};
+use super::run::{ProgramFields, answer, named};
 use super::{Caller, HttpService};
 
 /// The header that makes a repeated request the same request.
@@ -65,18 +65,20 @@ pub(super) async fn begin(
         Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
         None => None,
     };
-    let profile = body.profile.unwrap_or_default().into();
-    let limits = RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
+    let fields = ProgramFields {
+        code: body.code,
+        context: body.context,
+        profile: body.profile,
+        engine: body.engine,
+        limits: RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb },
+        durable: Some(true),
+        stage: body.stage,
+    };
     let request = RunRequest {
-        data: context(body.context)?,
-        limits: limits.checked(service.runner(), profile)?,
-        caller: scope,
         functions,
-        engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
-        durable: Durability::Durable,
-        staging: staging(body.stage),
-        ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
+        origin: super::trace::origin(&headers),
+        ..fields.request(service.runner(), scope)?
     };
     let begun = runs.begin(request, idempotency.as_deref(), webhook).await?;
     let reply = RunStateReply::new(begun.run, begun.status);
@@ -103,7 +105,7 @@ pub(super) async fn view(
     };
     let mut reply = RunStateReply::from(view);
     if !reply.pending.is_empty() {
-        // Whoever decides about a call looks at the program that makes it.
+        // A person who decides about a call looks at the program that makes it.
         reply.code = runs.program(&reply.run_id).await?;
     }
     answer(service.budget(), &reply)
@@ -146,20 +148,19 @@ pub(super) async fn events(
     runs.events(&id, Some(caller.name()), from).await?;
     let permit = service.waiter_permit()?;
     let shutdown = service.shutdown().begin.clone();
-    let watch =
-        Watch { runs, id, caller: caller.name().to_owned(), from, status: None, is_over: false, _permit: permit };
+    let watch = Watch { runs, id, caller: caller.name().to_owned(), from, sent: None, is_over: false, _permit: permit };
     let events = stream::unfold(watch, Watch::next).flat_map(stream::iter).take_until(shutdown.cancelled_owned());
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// Somebody who watches a run.
+/// A client that watches a run.
 struct Watch {
     runs: DurableRuns,
     id: String,
     caller: String,
     from: u64,
-    /// The status that was sent last.
-    status: Option<RunStatus>,
+    /// The status that was sent last, with the calls that waited.
+    sent: Option<(RunStatus, Vec<u32>)>,
     is_over: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -176,12 +177,19 @@ impl Watch {
             let page = self.runs.events(&self.id, Some(&self.caller), self.from).await.ok()?;
             self.from = page.next;
             let mut sent: Vec<Sent> = page.events.into_iter().map(|event| Ok(sse(&event))).collect();
+            // A run that was paused, went on and is paused again between two looks waits for other calls than before.
+            let may_differ = !sent.is_empty() || self.sent.as_ref().is_none_or(|(status, _)| *status != page.status);
             // The end comes behind what led to it.
-            if page.is_end && self.status != Some(page.status) {
+            if page.is_end && may_differ {
                 let view = self.runs.view(&self.id, Some(&self.caller)).await.ok()?;
-                self.status = Some(view.summary.status);
-                self.is_over = view.summary.status == RunStatus::Done;
-                sent.extend(SseEvent::default().event("status").json_data(RunStateReply::from(view)).ok().map(Ok));
+                let now = (view.summary.status, view.pending.iter().map(|call| call.call_id).collect());
+                // A run that has gone on since has events that come first.
+                let is_current = view.summary.status == page.status;
+                self.is_over = is_current && page.status == RunStatus::Done;
+                if is_current && self.sent.as_ref() != Some(&now) {
+                    self.sent = Some(now);
+                    sent.extend(SseEvent::default().event("status").json_data(RunStateReply::from(view)).ok().map(Ok));
+                }
             }
             if !sent.is_empty() {
                 return Some((sent, self));

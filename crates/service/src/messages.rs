@@ -14,8 +14,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_engine::EngineChoice;
-use toolgate_run::RunReport;
-use toolgate_wire::{Profile, Report};
+use toolgate_run::{OUTPUT_SIZE, RunReport};
+use toolgate_wire::limits::MB;
+use toolgate_wire::{Limit, Profile, Report};
+
+use crate::rpc_sessions::SessionTtl;
 
 /// A program to run.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -31,18 +34,18 @@ pub(super) struct RunBody {
     /// The functions that the program may call; without a list, all that the caller may use.
     pub(super) functions: Option<Vec<String>>,
     /// Time limit in milliseconds, including the time in the queue.
-    #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
+    #[schemars(with = "Option<u64>", range(min = Limit::Wall.spec().min, max = Limit::Wall.spec().max))]
     pub(super) timeout_ms: Option<Whole>,
     /// Memory limit in megabytes.
     #[serde(rename = "maxHeapMB")]
-    #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
+    #[schemars(with = "Option<u64>", range(min = Limit::Memory.spec().min / MB, max = Limit::Memory.spec().max / MB))]
     pub(super) max_heap_mb: Option<Whole>,
     /// The kind of run; `chain` if absent.
     pub(super) profile: Option<RunProfile>,
     /// The interpreter; the configured one if absent.
     pub(super) engine: Option<EngineName>,
     /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
-    #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
+    #[schemars(with = "Option<u64>", range(min = *OUTPUT_SIZE.start(), max = *OUTPUT_SIZE.end()))]
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
@@ -114,16 +117,16 @@ pub(super) struct ComputeRequest {
     #[schemars(!default, required, with = "Value")]
     pub(super) data: Option<Box<RawValue>>,
     /// Time limit in milliseconds, including the time in the queue.
-    #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
+    #[schemars(with = "Option<u64>", range(min = Limit::Wall.spec().min, max = Limit::Wall.spec().max))]
     pub(super) timeout_ms: Option<Whole>,
     /// Memory limit in megabytes.
     #[serde(rename = "maxHeapMB")]
-    #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
+    #[schemars(with = "Option<u64>", range(min = Limit::Memory.spec().min / MB, max = Limit::Memory.spec().max / MB))]
     pub(super) max_heap_mb: Option<Whole>,
     /// The interpreter; the configured one if absent.
     pub(super) engine: Option<EngineName>,
     /// Shapes the value for a context window of this many bytes: the reply has `output` instead of the value.
-    #[schemars(with = "Option<u64>", range(min = 256, max = 67_108_864))]
+    #[schemars(with = "Option<u64>", range(min = *OUTPUT_SIZE.start(), max = *OUTPUT_SIZE.end()))]
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
     pub(super) intent: Option<String>,
@@ -319,7 +322,7 @@ pub(super) struct SessionRequest {
     #[schemars(required, with = "Vec<String>")]
     pub(super) functions: Option<Vec<String>>,
     /// How long it lasts; five minutes if absent.
-    #[schemars(with = "Option<u64>", range(min = 100, max = 86_400_000))]
+    #[schemars(with = "Option<u64>", range(min = SessionTtl::MIN_MS, max = SessionTtl::MAX_MS))]
     pub(super) ttl_ms: Option<Whole>,
 }
 

@@ -12,7 +12,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use toolgate_run::{RUN_SECONDS, RunCounts};
 
-use super::{Caller, HttpService};
+use super::HttpService;
+use super::caller::MetricsReader;
+use toolgate_wire::CallerScope;
 
 /// The version that Prometheus expects for this format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,12 +38,20 @@ pub(super) async fn count_responses(State(service): State<HttpService>, request:
     response
 }
 
-pub(super) async fn metrics(State(service): State<HttpService>, Extension(caller): Extension<Caller>) -> Response {
+pub(super) async fn metrics(
+    State(service): State<HttpService>,
+    Extension(reader): Extension<MetricsReader>,
+) -> Response {
     let mut text = Text::default();
     runs(&mut text, &service.runner().history().metrics().counts());
-    let backends = service.runner().backends_ready(&caller.scope());
+    let shown = match reader {
+        MetricsReader::Caller(caller) => Some(caller.scope()),
+        MetricsReader::Key => Some(CallerScope::default()),
+        // Everyone may read them: totals only.
+        MetricsReader::Anyone => None,
+    };
     text.family("toolgate_backend_ready", "gauge", "Whether a backend is ready for calls.");
-    for (name, is_ready) in backends {
+    for (name, is_ready) in shown.map(|scope| service.runner().backends_ready(&scope)).into_iter().flatten() {
         text.sample("toolgate_backend_ready", &[("backend", &name)], u8::from(is_ready));
     }
     requests(&mut text, &service);

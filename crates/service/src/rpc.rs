@@ -20,7 +20,7 @@ use super::caller::bearer;
 use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
 use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
-use super::{Caller, HttpService};
+use super::{Caller, HttpService, trace};
 use crate::rpc_sessions::{ExecutionId, SessionGrant, SessionTtl};
 use toolgate_functions::{CallContext, FunctionAnswer};
 
@@ -99,7 +99,8 @@ pub(super) async fn call(
     let cancel = service.shutdown().abort.child_token();
     let _cancel_on_drop = cancel.clone().drop_guard();
     let context = CallContext { cancel, deadline: Some(end_of(&grant)), ..CallContext::default() };
-    let called = service.runner().call_function(&caller.scope(), &grant.function, context, args).await;
+    let called =
+        service.runner().call_function(&caller.scope(), &grant.function, context, args, trace::context(&headers)).await;
     // Counted in the caller's bytes until the reply is written.
     let (reply, _permit) = match called.map(FunctionAnswer::into_text) {
         Ok((text, permit)) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -18,17 +18,19 @@ use toolgate_wire::{CallerScope, Code, Outcome, Profile, Report};
 use super::body::{Budget, Received, Share};
 use super::limits::RequestedLimits;
 use super::measured_json::counted_json;
-use super::messages::{ComputeRequest, OutputReply, RunBody, RunReply, Whole};
+use super::messages::{ComputeRequest, EngineName, OutputReply, RunBody, RunProfile, RunReply, Whole};
 use super::refusal::Refusal;
+use super::trace::origin;
 use super::{Caller, HttpService};
 use toolgate_functions::Registry;
 use toolgate_output::OutputSettings;
 use toolgate_run::stage::Staging;
-use toolgate_run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest};
+use toolgate_run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner};
 
 pub(super) async fn run(
     State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     received: Received<RunBody>,
 ) -> Result<Response, Refusal> {
     let body = received.value;
@@ -37,23 +39,21 @@ pub(super) async fn run(
         Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
         None => None,
     };
-    let profile = body.profile.unwrap_or_default().into();
-    let limits = RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb };
     let output = Output::checked(body.max_output_size, body.intent)?;
+    let fields = ProgramFields {
+        code: body.code,
+        context: body.context,
+        profile: body.profile,
+        engine: body.engine,
+        limits: RequestedLimits { timeout_ms: body.timeout_ms, max_heap_mb: body.max_heap_mb },
+        durable: body.durable,
+        stage: body.stage,
+    };
     let request = RunRequest {
-        data: context(body.context)?,
-        limits: limits.checked(service.runner(), profile)?,
-        caller: scope,
         functions,
-        engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
-        durable: match (body.durable, body.stage) {
-            (Some(true), _) | (_, Some(true)) => Durability::Durable,
-            (Some(false), _) => Durability::Volatile,
-            (None, _) => Durability::WhenAsked,
-        },
-        staging: staging(body.stage),
-        ..RunRequest::new(profile, body.code.ok_or_else(|| Refusal::missing("/code"))?)
+        origin: origin(&headers),
+        ..fields.request(service.runner(), scope)?
     };
     let reply = service.perform(request, output).await?;
     answer(service.budget(), &reply)
@@ -62,6 +62,7 @@ pub(super) async fn run(
 pub(super) async fn compute(
     State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     received: Received<ComputeRequest>,
 ) -> Result<Response, Refusal> {
     let body = received.value;
@@ -74,10 +75,42 @@ pub(super) async fn compute(
         caller: caller.scope(),
         engine: body.engine.map(|interpreter| interpreter.0),
         door: Door::Http,
+        origin: origin(&headers),
         ..RunRequest::new(Profile::Compute, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
     let reply = service.perform(request, output).await?;
     answer(service.budget(), &reply)
+}
+
+/// What `POST /v1/run`, `POST /v1/runs` and the first message of a WebSocket have in common.
+pub(super) struct ProgramFields {
+    pub(super) code: Option<String>,
+    pub(super) context: Option<Box<RawValue>>,
+    pub(super) profile: Option<RunProfile>,
+    pub(super) engine: Option<EngineName>,
+    pub(super) limits: RequestedLimits,
+    pub(super) durable: Option<bool>,
+    pub(super) stage: Option<bool>,
+}
+
+impl ProgramFields {
+    /// The request of a caller with these fields.
+    pub(super) fn request(self, runner: &Runner, caller: CallerScope) -> Result<RunRequest, Refusal> {
+        let profile = self.profile.unwrap_or_default().into();
+        Ok(RunRequest {
+            data: context(self.context)?,
+            limits: self.limits.checked(runner, profile)?,
+            caller,
+            engine: self.engine.map(|interpreter| interpreter.0),
+            durable: match (self.durable, self.stage) {
+                (Some(true), _) | (_, Some(true)) => Durability::Durable,
+                (Some(false), _) => Durability::Volatile,
+                (None, _) => Durability::WhenAsked,
+            },
+            staging: if self.stage == Some(true) { Staging::Wanted } else { Staging::No },
+            ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
+        })
+    }
 }
 
 /// The named functions. A function that the caller may not use is reported like one that does not exist.
@@ -88,13 +121,8 @@ pub(super) fn named(allowed: &Registry, names: &[String], pointer: &str) -> Resu
     })
 }
 
-/// Whether writes are reviewed first.
-pub(super) fn staging(stage: Option<bool>) -> Staging {
-    if stage == Some(true) { Staging::Wanted } else { Staging::No }
-}
-
 /// The context values, which must be a JSON object.
-pub(super) fn context(context: Option<Box<RawValue>>) -> Result<Option<String>, Refusal> {
+fn context(context: Option<Box<RawValue>>) -> Result<Option<String>, Refusal> {
     match context {
         Some(context) if !context.get().starts_with('{') => Err(Refusal::field("/context", "must be an object")),
         context => Ok(context.map(text_of)),

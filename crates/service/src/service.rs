@@ -18,7 +18,7 @@ use url::Url;
 
 use super::admission::Peer;
 use super::body::{BodyLimits, Budget};
-use super::caller::{Keys, Rates};
+use super::caller::{Keys, MetricsRules, Rates};
 use super::failed_keys::FailedKeys;
 use super::inspect::events::MAX_STREAMS;
 use super::inspect::logins::BrowserLogins;
@@ -94,6 +94,7 @@ pub struct AdmissionRules {
     pub(super) local: LocalAccess,
     pub(super) oauth: Option<Arc<ResourceServer>>,
     pub(super) host_guard: HostGuard,
+    pub(super) metrics: MetricsRules,
 }
 
 /// What clients on this machine must present where there are no keys.
@@ -103,16 +104,16 @@ pub(super) enum LocalAccess {
     Token(LocalToken),
     /// Nothing.
     Open,
-    /// A token, but there is none: nobody is admitted.
+    /// A token is required and none could be read or written, so no request is admitted.
     #[default]
     Closed,
 }
 
 impl AdmissionRules {
-    /// The rules of a configuration, with the token of this user. Without keys and token nobody is admitted, unless the
+    /// The rules of a configuration, with the token of this user. Without keys and token no request is admitted, unless the
     /// configuration asks for no token.
     pub fn new(http: Http, token: Option<LocalToken>) -> Self {
-        let Http { keys, auth, oauth, allowed_origins, allowed_hosts, .. } = http;
+        let Http { keys, auth, oauth, allowed_origins, allowed_hosts, metrics, metrics_key, .. } = http;
         let hosts = allowed_hosts.iter().map(ToString::to_string);
         let origins = allowed_origins.iter().map(|origin| origin.as_str().to_owned());
         let local = match (auth, token) {
@@ -121,7 +122,8 @@ impl AdmissionRules {
             (HttpAuth::Token, None) => LocalAccess::Closed,
         };
         let oauth = oauth.map(|oauth| Arc::new(ResourceServer::new(oauth)));
-        AdmissionRules { keys: Keys::new(keys), local, oauth, host_guard: HostGuard::new(hosts, origins) }
+        let (host_guard, metrics) = (HostGuard::new(hosts, origins), MetricsRules::new(metrics, metrics_key));
+        AdmissionRules { keys: Keys::new(keys), local, oauth, host_guard, metrics }
     }
 
     /// Whether a request from there needs a key or a token.
@@ -239,13 +241,16 @@ impl HttpService {
             .route("/v1/results/{id}", get(results::read))
             .route("/v1/functions", get(status::functions))
             .route("/v1/openapi.json", get(status::openapi))
-            .route("/metrics", get(metrics::metrics))
             .route("/v1/sessions", post(rpc::open))
             .route("/v1/sessions/{id}", delete(rpc::revoke))
             .merge(inspect::routes())
             .merge(page::keyed_routes())
             .route_layer(from_fn_with_state(self.clone(), admission::check_key));
+        let metrics = Router::new()
+            .route("/metrics", get(metrics::metrics))
+            .route_layer(from_fn_with_state(self.clone(), admission::check_metrics_reader));
         Router::new()
+            .merge(metrics)
             .merge(page::open_routes())
             .route("/.well-known/oauth-protected-resource", get(admission::resource_metadata))
             .route("/.well-known/oauth-protected-resource/{*path}", get(admission::resource_metadata))

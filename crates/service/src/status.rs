@@ -8,8 +8,6 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use serde_json::Value;
 use tokio::sync::Mutex;
-use toolgate_engine::ComputeOptions;
-use toolgate_wire::LimitRequest;
 
 use super::admission::Peer;
 use super::messages::{HealthReply, IndexReply, ReadyReply};
@@ -80,9 +78,7 @@ impl Health {
         {
             return runs;
         }
-        let limits = LimitRequest { wall: Some(PROBE_TIMEOUT), ..LimitRequest::default() };
-        let options = ComputeOptions { limits, ..ComputeOptions::default() };
-        let runs = service.runner().engine().compute("() => 1", "null", options).await.value().is_ok();
+        let runs = service.runner().probe(PROBE_TIMEOUT).await.value().is_ok();
         *known = Some((Instant::now(), runs));
         runs
     }

@@ -32,7 +32,7 @@ pub(crate) fn metrics(resource: &Value, all: &Histograms, now: SystemTime) -> Va
 /// What says where all of it comes from.
 pub(crate) fn resource(service: &str) -> Value {
     let attributes: Attributes = vec![
-        ("service.name", service.into()),
+        ("service.name", service.to_owned().into()),
         ("service.version", env!("CARGO_PKG_VERSION").into()),
         ("process.pid", AttributeValue::Number(i64::from(std::process::id()))),
     ];
@@ -45,8 +45,8 @@ fn scope() -> Value {
 
 fn span(span: &Span) -> Value {
     let mut written = json!({
-        "traceId": span.trace_id,
-        "spanId": span.span_id,
+        "traceId": span.trace_id.to_string(),
+        "spanId": span.span_id.to_string(),
         "name": span.name,
         "kind": match span.kind { SpanKind::Internal => 1, SpanKind::Server => 2, SpanKind::Client => 3 },
         "startTimeUnixNano": nanoseconds(span.began),
@@ -55,7 +55,7 @@ fn span(span: &Span) -> Value {
         "status": match &span.error { Some(error) => json!({"code": 2, "message": error}), None => json!({}) },
     });
     if let Some(parent) = &span.parent {
-        written["parentSpanId"] = json!(parent);
+        written["parentSpanId"] = json!(parent.to_string());
     }
     if let Some(state) = &span.tracestate {
         written["traceState"] = json!(state);
@@ -79,6 +79,7 @@ fn pairs(attributes: &Attributes) -> Vec<Value> {
     let value = |value: &AttributeValue| match value {
         AttributeValue::Text(text) => json!({"stringValue": text}),
         AttributeValue::Number(number) => json!({"intValue": number.to_string()}),
+        AttributeValue::Flag(flag) => json!({"boolValue": flag}),
     };
     attributes.iter().map(|(key, it)| json!({"key": key, "value": value(it)})).collect()
 }

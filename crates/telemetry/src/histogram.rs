@@ -7,8 +7,10 @@ use crate::{AttributeValue, Attributes};
 
 /// Upper bounds of the buckets in seconds, as the conventions of MCP name them.
 pub(crate) const BOUNDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-/// Different sets of attributes; names of tools come from outside.
+/// Different sets of attributes; names of tools come from outside. Durations of further ones are counted together.
 const MAX_SERIES: usize = 2_000;
+/// The attribute of those, as the specification of metrics names it.
+const OVERFLOW: [(&str, AttributeValue); 1] = [("otel.metric.overflow", AttributeValue::Flag(true))];
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl Histograms {
         // Attributes are copied for the first duration only.
         let series = match all.get_mut(attributes) {
             Some(series) => series,
-            None if is_full => return,
+            None if is_full => all.entry(OVERFLOW.to_vec()).or_default(),
             None => all.entry(attributes.to_vec()).or_default(),
         };
         series.count += 1;
@@ -93,6 +95,7 @@ mod tests {
         for name in 0..3_000 {
             all.add(Metric::ClientOperation, 1.0, &[("tool", name.to_string().into())]);
         }
-        assert_eq!(all.server.len() + all.client.len(), MAX_SERIES);
+        assert_eq!(all.server.len() + all.client.len(), MAX_SERIES + 1);
+        assert_eq!(all.of(Metric::ClientOperation)[OVERFLOW.as_slice()].count, 3_000 - (MAX_SERIES as u64 - 1));
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! # Layout
 //! - [`Telemetry`]: takes spans and durations; [`Span`]: one of them
+//! - [`TraceId`], [`SpanId`]: their names
 //! - `waiting`: spans that are not sent yet; `histogram`: durations by attributes; `encode`: OTLP's JSON; `export`: the thread and
 //!   its HTTP
 //!
@@ -16,8 +17,10 @@
 mod encode;
 mod export;
 mod histogram;
+mod ids;
 mod waiting;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +32,7 @@ use parking_lot::Mutex;
 pub use export::Collector;
 use histogram::Histograms;
 pub use histogram::Metric;
+pub use ids::{SpanId, TraceId};
 use waiting::Waiting;
 
 /// How long the last spans may take at the end.
@@ -41,20 +45,22 @@ pub type Attributes = Vec<(&'static str, AttributeValue)>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AttributeValue {
     /// Text.
-    Text(String),
+    Text(Cow<'static, str>),
     /// A whole number.
     Number(i64),
+    /// True or false.
+    Flag(bool),
 }
 
-impl From<&str> for AttributeValue {
-    fn from(text: &str) -> Self {
-        AttributeValue::Text(text.to_owned())
+impl From<&'static str> for AttributeValue {
+    fn from(text: &'static str) -> Self {
+        AttributeValue::Text(Cow::Borrowed(text))
     }
 }
 
 impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
-        AttributeValue::Text(text)
+        AttributeValue::Text(Cow::Owned(text))
     }
 }
 
@@ -72,16 +78,16 @@ pub enum SpanKind {
 /// Something that took time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// 32 hexadecimal digits.
-    pub trace_id: String,
-    /// 16 hexadecimal digits.
-    pub span_id: String,
+    /// The trace that it belongs to.
+    pub trace_id: TraceId,
+    /// Its id.
+    pub span_id: SpanId,
     /// The span around it.
-    pub parent: Option<String>,
+    pub parent: Option<SpanId>,
     /// What `tracestate` says.
     pub tracestate: Option<String>,
     /// Its name.
-    pub name: String,
+    pub name: Cow<'static, str>,
     /// Which side it is about.
     pub kind: SpanKind,
     /// When it began.
@@ -91,7 +97,7 @@ pub struct Span {
     /// What describes it.
     pub attributes: Attributes,
     /// Why it failed, if it did.
-    pub error: Option<String>,
+    pub error: Option<Cow<'static, str>>,
 }
 
 /// Sends spans and durations to a collector.
@@ -155,19 +161,4 @@ impl Drop for Handle {
         self.flush();
         self.waiting.close();
     }
-}
-
-/// A new trace id: 32 hexadecimal digits, not all zero.
-pub fn new_trace_id() -> String {
-    let mut bytes = [0; 16];
-    // Without random numbers all traces are one, which is no reason to fail.
-    let _ = getrandom::fill(&mut bytes);
-    format!("{:032x}", u128::from_be_bytes(bytes).max(1))
-}
-
-/// A new span id: 16 hexadecimal digits, not all zero.
-pub fn new_span_id() -> String {
-    let mut bytes = [0; 8];
-    let _ = getrandom::fill(&mut bytes);
-    format!("{:016x}", u64::from_be_bytes(bytes).max(1))
 }

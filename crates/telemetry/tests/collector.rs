@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use toolgate_telemetry::{Collector, Metric, Span, SpanKind, Telemetry};
+use toolgate_telemetry::{Collector, Metric, Span, SpanId, SpanKind, Telemetry, TraceId};
 
 /// A collector, and the path, the key and the body of every request that it gets.
 fn collector() -> (Collector, Receiver<(String, String, Value)>) {
@@ -43,9 +43,9 @@ fn collector() -> (Collector, Receiver<(String, String, Value)>) {
 
 fn span() -> Span {
     Span {
-        trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
-        span_id: "b7ad6b7169203331".into(),
-        parent: Some("00f067aa0ba902b7".into()),
+        trace_id: TraceId::parse("0af7651916cd43dd8448eb211c80319c").expect("an id"),
+        span_id: SpanId::parse("b7ad6b7169203331").expect("an id"),
+        parent: SpanId::parse("00f067aa0ba902b7"),
         tracestate: Some("a=b".into()),
         name: "tools/call find".into(),
         kind: SpanKind::Client,

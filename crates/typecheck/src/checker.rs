@@ -28,7 +28,7 @@ const MAX_KEPT_PROGRAM: usize = 16 << 10;
 
 /// What a check came to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Checked {
+pub enum CheckResult {
     /// The program was checked.
     Judged(Judged),
     /// It was not.
@@ -99,20 +99,25 @@ impl TypeChecker {
     }
 
     /// Checks a program, and waits for that no longer than the budget.
-    pub async fn check(&self, program: &Program, declarations: &Arc<Declarations>) -> Checked {
+    pub async fn check(&self, program: &Program, declarations: &Arc<Declarations>) -> CheckResult {
         self.check_within(program, declarations, self.budget).await
     }
 
     /// The same with another budget.
-    pub async fn check_within(&self, program: &Program, declarations: &Arc<Declarations>, budget: Duration) -> Checked {
+    pub async fn check_within(
+        &self,
+        program: &Program,
+        declarations: &Arc<Declarations>,
+        budget: Duration,
+    ) -> CheckResult {
         let deadline = Instant::now() + budget;
         if program.js.len() > MAX_PROGRAM || program.js.contains(RESERVED) {
-            return Checked::Unchecked(Unchecked::Unsuitable);
+            return CheckResult::Unchecked(Unchecked::Unsuitable);
         }
-        let Some(usage) = ProgramUsage::of(&program.js) else { return Checked::Unchecked(Unchecked::Unsuitable) };
+        let Some(usage) = ProgramUsage::of(&program.js) else { return CheckResult::Unchecked(Unchecked::Unsuitable) };
         match self.diagnostics(&usage, declarations, deadline).await {
-            Ok(found) => Checked::Judged(judge(program, &usage, declarations, &found)),
-            Err(why) => Checked::Unchecked(why),
+            Ok(found) => CheckResult::Judged(judge(program, &usage, declarations, &found)),
+            Err(why) => CheckResult::Unchecked(why),
         }
     }
 
@@ -128,7 +133,7 @@ impl TypeChecker {
         }
         let text: Arc<str> = usage.text.as_str().into();
         let (answer, answered) = oneshot::channel();
-        let keep = self.keeper(key, Arc::clone(&text), Arc::downgrade(declarations));
+        let keep = self.keep_when_found(key, Arc::clone(&text), Arc::downgrade(declarations));
         let declarations = declarations.text_for(&|name| usage.mentions(name));
         let task = CheckTask { text, declarations, deadline, answer, keep };
         match self.tasks.try_send(Task::Check(task)) {
@@ -150,7 +155,7 @@ impl TypeChecker {
         is_same.then(|| Arc::clone(&one.found))
     }
 
-    fn keeper(
+    fn keep_when_found(
         &self,
         key: u64,
         text: Arc<str>,

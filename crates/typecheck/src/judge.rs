@@ -220,7 +220,7 @@ impl Judge<'_> {
     /// A promise is an object, which may be given properties and asked for them.
     fn property_of_promise(&self, offset: usize, name: &str, of: &str) -> Option<Opinion> {
         let access = self.usage.access_at(offset).map_or(PropertyAccess::Read, |(_, access)| access);
-        // `call().name` of a result that nobody declared is nothing rather than an error: it may be meant.
+        // `call().name` of an undeclared result is nothing rather than an error: it may be meant.
         let is_certain = match access {
             PropertyAccess::Written => return None,
             // `call().name ?? other` is likely a mistake if results have such a key, and runs.
@@ -333,9 +333,7 @@ impl Judge<'_> {
 
     /// What an object literal lacks, by its own keys.
     fn missing(&self, offset: usize, wanted: &DeclaredType) -> Option<Opinion> {
-        let given = self.usage.literal_keys(offset)?;
-        let missing: Vec<&str> =
-            wanted.required.iter().filter(|name| !given.contains(name)).map(String::as_str).collect();
+        let missing = lacking(self.usage.literal_keys(offset)?, wanted);
         if missing.is_empty() {
             return None;
         }
@@ -355,11 +353,21 @@ impl Judge<'_> {
         // `__proto__` in a literal is no property.
         let is_name = |one: &&&str| !one.is_empty() && **one != "__proto__" && !one.starts_with(RESERVED);
         let name = quoted.0.iter().find(is_name)?;
+        let beside = self.usage.keys_beside(offset);
+        if beside.is_some_and(makes_its_json) {
+            return None;
+        }
         let keys: Vec<&str> = wanted.keys.iter().map(String::as_str).collect();
         let near = question(&nearest(name, keys.iter().copied()));
         let suggestion = [near, listed(keys.iter().copied())].into_iter().flatten().collect::<Vec<_>>().join(" ");
         let message = format!("{} takes no '{}'", one_line(&wanted.shown, MAX_QUOTED), one_line(name, MAX_QUOTED));
-        self.about_arguments(offset, message, Some(suggestion).filter(|text| !text.is_empty()))
+        let suggestion = Some(suggestion).filter(|text| !text.is_empty());
+        // A value that is `undefined` is not sent.
+        let is_sent = self.usage.is_in_json(offset) || beside.is_some_and(|keys| !lacking(keys, wanted).is_empty());
+        match self.about_arguments(offset, message, suggestion)? {
+            Opinion::Certain(code, message, suggestion) if !is_sent => Some(Opinion::Likely(code, message, suggestion)),
+            opinion => Some(opinion),
+        }
     }
 
     /// Another number of arguments than a tool or a function takes. Too many are no error of a tool.
@@ -380,6 +388,19 @@ impl Judge<'_> {
         let takes = (!function.parameters.is_empty()).then(|| format!("It takes {}.", function.parameters.join(", ")));
         self.about_arguments(offset, message, takes)
     }
+}
+
+/// The required keys that an object literal of these keys lacks.
+fn lacking<'w>(given: &[String], wanted: &'w DeclaredType) -> Vec<&'w str> {
+    if makes_its_json(given) {
+        return Vec::new();
+    }
+    wanted.required.iter().filter(|name| !given.contains(name)).map(String::as_str).collect()
+}
+
+/// Whether an object of these keys decides by itself what it is as JSON.
+fn makes_its_json(keys: &[String]) -> bool {
+    keys.iter().any(|key| key == "toJSON")
 }
 
 fn is_promise(of: &str) -> bool {

@@ -24,7 +24,7 @@ mod library;
 mod process;
 mod server;
 
-pub use checker::{Checked, TypeChecker, Unchecked};
+pub use checker::{CheckResult, TypeChecker, Unchecked};
 pub use find::{Compiler, NoCompiler, TSC_VARIABLE};
 pub use judge::{Judged, TypeFinding};
 pub use process::JailCommand;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use toolgate_catalog::types::check::Declarations;
+use toolgate_wire::foreign_text::head;
 
 use crate::checker::Unchecked;
 use crate::find::Compiler;
@@ -103,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Serves until nobody can ask any more.
+    /// Serves until the last sender of requests is dropped.
     pub(crate) fn serve(mut self, tasks: &Receiver<Task>) {
         loop {
             match tasks.recv_timeout(self.next_look()) {
@@ -304,7 +305,7 @@ fn read(answer: &Value) -> Vec<Diagnostic> {
             line: number(&start["line"])?,
             column: number(&start["character"])?,
             code: number(&item["code"])?,
-            message: item["message"].as_str()?.chars().take(2_000).collect(),
+            message: head(item["message"].as_str()?, 2_000).to_owned(),
         })
     });
     errors.take(MAX_DIAGNOSTICS).collect()

@@ -36,10 +36,18 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 
 /// The first `max` characters, followed by `…` if there are more.
 pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(max).and_then(|(end, _)| text.get(..end)) {
-        Some(head) => Cow::Owned(format!("{head}{CUT}")),
-        None => Cow::Borrowed(text),
-    }
+    let head = head(text, max);
+    if head.len() < text.len() { Cow::Owned(format!("{head}{CUT}")) } else { Cow::Borrowed(text) }
+}
+
+/// The first `max` characters, with no sign that there are more: for what is compared, counted or read on.
+pub fn head(text: &str, max: usize) -> &str {
+    text.char_indices().nth(max).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+/// The whole characters of the first `max` bytes.
+pub fn head_bytes(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }
 
 /// The first `max` characters, followed by `…` and the length of the whole if there are more.
@@ -92,6 +100,8 @@ mod tests {
         assert_eq!(clipped("äöü", 3), "äöü");
         assert_eq!(clipped("", 0), "");
         assert_eq!(clipped("a", 0), "…");
+        assert_eq!((head("äöü", 2), head("äöü", 3), head("", 1)), ("äö", "äöü", ""));
+        assert_eq!((head_bytes("äöü", 3), head_bytes("äöü", 6), head_bytes("ä", 1)), ("ä", "äöü", ""));
     }
 
     #[test]

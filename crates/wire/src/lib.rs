@@ -44,7 +44,7 @@ pub use outcome::{Code, ErrorClass, Failure, Outcome};
 pub use position::Position;
 pub use profile::{Profile, Profiles};
 pub use report::{
-    CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report, ReportFields,
-    Usage,
+    CallErrorCode, CallRecord, CallState, Destination, Interpreter, Isolation, IsolationLevel, Logs, Moved, Report,
+    ReportFields, Usage, Warning,
 };
 pub use scope::{Access, CallRate, CallerScope, Pattern};

@@ -3,7 +3,9 @@
 //! A door may add fields beside those of [`Report`], by serialising it into a struct with `#[serde(flatten)]`; it
 //! never renames or drops one. [`Report::without_value`] is the same object where the value is sent elsewhere.
 
+mod call_error_code;
 mod call_record;
+mod warning;
 
 use std::time::Duration;
 
@@ -13,7 +15,9 @@ use serde_json::value::RawValue;
 use crate::frame::Layers;
 use crate::{Code, Failure, Outcome};
 
-pub use self::call_record::{CallDecision, CallRecord, CallState};
+pub use self::call_error_code::{CallErrorCode, ForeignCode};
+pub use self::call_record::{CallRecord, CallState, DecisionRecord};
+pub use self::warning::Warning;
 
 /// One run, seen from outside.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ pub struct Report {
     /// The interpreter that ran it.
     pub engine: Interpreter,
     /// Remarks that did not stop the run.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Report {
@@ -144,7 +148,8 @@ pub struct ReportFields<'a> {
     /// The interpreter that ran it.
     engine: Interpreter,
     /// Remarks that did not stop the run.
-    warnings: &'a [String],
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    warnings: &'a [Warning],
 }
 
 impl<'a> ReportFields<'a> {
@@ -387,7 +392,7 @@ mod tests {
     fn a_record_holds_no_more_than_its_bounds() {
         let long = "x".repeat(2_000_000);
         let mut record = CallRecord::begin(&Target::Tool { backend: long.clone(), tool: long.clone() }, 1, false);
-        record.failed(CallState::Failed, &long, &long);
+        record.failed(CallState::Failed, &CallErrorCode::named(&long), &long);
         assert!(json_of(&record).to_string().len() < 2_000, "{record:?}");
     }
 

@@ -14,7 +14,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use toolgate_wire::report::CallDecision;
+use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallId, Target};
 
 pub use remembered::{Remember, RememberError, RememberedRule, RememberedRules};
@@ -40,7 +40,7 @@ pub struct AskedCall {
     pub rule_key: Option<String>,
     /// Who may decide: patterns over the names of callers. Everyone who may decide at all when empty.
     pub approvers: Vec<String>,
-    /// How long the question stands. The call fails when nobody has decided by then.
+    /// How long the question stands. The call fails when it is still undecided by then.
     pub expires: Duration,
     /// The form of a server that asks something itself before it carries out the call. Approving is answering it.
     pub form: Option<ServerForm>,
@@ -149,7 +149,7 @@ pub trait Approver: Send + Sync {
     }
 
     /// What was answered about a call, also before this process had the run.
-    fn answered(&self, call: CallId) -> Option<CallDecision> {
+    fn answered(&self, call: CallId) -> Option<DecisionRecord> {
         let _ = call;
         None
     }

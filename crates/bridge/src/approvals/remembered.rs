@@ -15,7 +15,7 @@ use serde_json::Value;
 use toolgate_journal::store::StoreError as StoreFault;
 use toolgate_journal::unix_ms;
 use toolgate_policy::condition::{Budget, Facts};
-use toolgate_policy::{Action, Call, Condition, Decision, Policy, Rule, WrittenRule};
+use toolgate_policy::{Action, Condition, Policy, PolicyCall, PolicyDecision, Rule, WrittenRule};
 
 use super::AskedCall;
 
@@ -262,13 +262,13 @@ impl RememberedRules {
     }
 
     /// The remembered rule that answers a question; none where the file cannot be read.
-    pub(crate) fn answer(&self, call: &Call<'_>, decision: &Decision, run: Option<&str>) -> Option<String> {
+    pub(crate) fn answer(&self, call: &PolicyCall<'_>, decision: &PolicyDecision, run: Option<&str>) -> Option<String> {
         let asked_by = decision.rule.as_ref().map(|rule| rule.approval_key()).unwrap_or_default();
         self.answer_to(call, &asked_by, run)
     }
 
     /// The same for a question of the rule with this key, empty where none asked.
-    pub(crate) fn answer_to(&self, call: &Call<'_>, asked_by: &str, run: Option<&str>) -> Option<String> {
+    pub(crate) fn answer_to(&self, call: &PolicyCall<'_>, asked_by: &str, run: Option<&str>) -> Option<String> {
         let mut state = self.state.lock();
         if let Some(file) = self.file.as_deref() {
             let modified = modified(file);
@@ -290,7 +290,7 @@ impl RememberedRules {
 }
 
 /// A condition that fails does not hold: the person is asked again.
-fn holds(rule: &Rule, call: &Call<'_>) -> bool {
+fn holds(rule: &Rule, call: &PolicyCall<'_>) -> bool {
     let facts = Facts {
         args: call.args,
         caller: call.caller,

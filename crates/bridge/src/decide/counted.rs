@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolgate_policy::{Decision, Rule};
+use toolgate_policy::{PolicyDecision, Rule};
 
 use super::{CallPolicy, Subject};
 use crate::RequestContext;
@@ -22,7 +22,7 @@ pub(crate) struct CountedCall {
 
 impl CountedCall {
     /// A call that counts in its run.
-    pub(super) fn in_run(subject: &Subject, decision: &Decision) -> Self {
+    pub(super) fn in_run(subject: &Subject, decision: &PolicyDecision) -> Self {
         CountedCall { path: Arc::clone(&subject.path), rule: decision.rule.clone(), day: None, was_asked: false }
     }
 
@@ -50,7 +50,7 @@ pub(super) enum Counting {
 pub(super) struct WaitingCall<'a> {
     policy: &'a CallPolicy,
     path: Arc<str>,
-    pub(super) decision: &'a Decision,
+    pub(super) decision: &'a PolicyDecision,
     pub(super) asked: &'a RequestContext,
     /// Whether it counts in its run.
     pub(super) in_run: AtomicBool,
@@ -62,7 +62,7 @@ impl<'a> WaitingCall<'a> {
     pub(super) fn new(
         policy: &'a CallPolicy,
         subject: &Subject,
-        decision: &'a Decision,
+        decision: &'a PolicyDecision,
         asked: &'a RequestContext,
         today: Option<Today>,
     ) -> Self {

@@ -43,7 +43,7 @@ pub struct BoundedSchema {
 
 /// What a check found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Checked {
+pub enum SchemaCheck {
     /// The value fits.
     Fits,
     /// The first thing that is wrong.
@@ -96,17 +96,17 @@ impl BoundedSchema {
     }
 
     /// Looks for the first thing that is wrong with a value.
-    pub fn check(&self, value: &Value) -> Checked {
+    pub fn check(&self, value: &Value) -> SchemaCheck {
         if self.cost.is_quick(value) { self.check_here(value) } else { off_runtime(|| self.check_here(value)) }
     }
 
-    fn check_here(&self, value: &Value) -> Checked {
+    fn check_here(&self, value: &Value) -> SchemaCheck {
         if !self.cost.allows(value) {
-            return Checked::NotBegun;
+            return SchemaCheck::NotBegun;
         }
         match self.validator.validate(value) {
-            Ok(()) => Checked::Fits,
-            Err(error) => Checked::Wrong { at: error.instance_path().to_string(), message: error.to_string() },
+            Ok(()) => SchemaCheck::Fits,
+            Err(error) => SchemaCheck::Wrong { at: error.instance_path().to_string(), message: error.to_string() },
         }
     }
 }

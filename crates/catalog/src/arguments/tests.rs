@@ -466,7 +466,7 @@ fn a_long_check_leaves_the_runtime_to_other_tasks() {
     let (for_tools, tree) = (schema.clone(), arguments.clone());
     assert!(leaves_the_runtime(move || assert!(checker.check(&for_tools, &tree).is_empty())));
     let function = BoundedSchema::without_backtracking(&schema, &SchemaMemory::of_server()).expect("a schema");
-    assert!(leaves_the_runtime(move || assert_eq!(function.check(&arguments), Checked::Fits)));
+    assert!(leaves_the_runtime(move || assert_eq!(function.check(&arguments), SchemaCheck::Fits)));
     assert!(leaves_the_runtime(move || drop(Checker::new(&schema, &SchemaMemory::of_server()))));
     assert!(!leaves_the_runtime(|| ()), "the test can fail");
 }

@@ -71,8 +71,8 @@ impl Hit {
         }
     }
 
-    /// The line of the hit with what was learned of its tool's results, where the tool does not declare them and that is
-    /// short.
+    /// The line of the hit with what was learned of its tool's results, where the tool does not declare them: as much of it
+    /// as the line has room for.
     pub fn line_with(&self, tool: ToolRef<'_>, learned: &LearnedTypes) -> String {
         let known = learned.get(tool.backend.name(), &tool.tool().name);
         let Some(known) = known.filter(|_| !types::declares_result(tool.tool())) else { return self.line.clone() };
@@ -83,8 +83,10 @@ impl Hit {
         // What is learned replaces a schema that names no key.
         let said = call.rfind(": Promise<").filter(|_| tool.tool().output_schema().is_some());
         let call = said.map_or(call, |at| &call[..at]);
-        let line = format!("{call}: Promise<{}>{about} {}", known.typescript(), known.remark());
-        if line.len() <= MAX_LEARNED_LINE { line } else { self.line.clone() }
+        let line = |learned: &str| format!("{call}: Promise<{learned}>{about} {}", known.remark());
+        let room = MAX_LEARNED_LINE.checked_sub(line("").len());
+        let learned = room.and_then(|room| known.typescript_within(room));
+        learned.map_or_else(|| self.line.clone(), |learned| line(&learned))
     }
 }
 

@@ -7,6 +7,7 @@
 //! also searched step by step, and the best tools of each step follow the first hits.
 
 use std::collections::{BTreeSet, HashMap};
+use toolgate_wire::foreign_text::head;
 
 use super::super::backend::ToolRef;
 use super::super::snapshot::Catalog;
@@ -54,7 +55,7 @@ impl Index {
         limit: usize,
         accept: &dyn Fn(ToolRef<'_>) -> bool,
     ) -> Vec<Hit> {
-        let query = query.char_indices().nth(MAX_QUERY_CHARS).map_or(query, |(end, _)| &query[..end]);
+        let query = head(query, MAX_QUERY_CHARS);
         let accepted = |id: u32| self.tool(catalog, id).is_some_and(accept);
         let mut ranked = self.rank(query, limit, &accepted);
         let searches = searches(query);

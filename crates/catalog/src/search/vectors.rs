@@ -7,6 +7,7 @@
 use super::super::snapshot::Catalog;
 use super::super::tool::Tool;
 use super::embedding::{DIMENSIONS, TextKind, Vector, model, unit};
+use toolgate_wire::foreign_text::head;
 
 /// The weight of each part of a tool in its vector, and the part of its description that counts.
 mod weight {
@@ -45,9 +46,7 @@ impl QuantisedVector {
         let Some(model) = model() else { return Self::new(&[0.0; DIMENSIONS]) };
         let mut sum = [0.0; DIMENSIONS];
         add(&mut sum, weight::NAME, &model.embed(&tool.name, TextKind::Name));
-        let description = tool.description().unwrap_or_default();
-        let end = description.char_indices().nth(MAX_DESCRIPTION_CHARS).map_or(description.len(), |(end, _)| end);
-        let beginning = description.get(..end).unwrap_or_default();
+        let beginning = head(tool.description().unwrap_or_default(), MAX_DESCRIPTION_CHARS);
         add(&mut sum, weight::DESCRIPTION, &model.embed(beginning, TextKind::Prose));
         let parameters = tool.texts().parameters.iter().map(String::as_str);
         add(&mut sum, weight::PARAMETERS, &model.embed_each(parameters, TextKind::Name));

@@ -115,7 +115,7 @@ fn tool_member(out: &mut String, named: &mut String, tool: ToolRef<'_>, types: &
             print(out, &output, Layout::Block(1));
             out.push_str(">;");
         }
-        (_, Some(learned)) => out.push_str(&format!("{}>; {}", learned.typescript(), learned.remark())),
+        (_, Some(learned)) => out.push_str(&format!("{}>; {}", learned.whole_typescript(), learned.remark())),
         (_, None) => out.push_str("any>;"),
     }
 }

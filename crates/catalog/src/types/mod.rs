@@ -42,13 +42,13 @@ pub fn result_schema(tool: &Tool) -> Option<&Value> {
 }
 
 /// Bounds of a look at whether a schema says anything.
-const GLANCE: Bounds = Bounds { depth: 12, nodes: 100, fields: 20, literals: 4 };
+const DECLARED_BOUNDS: Bounds = Bounds { depth: 12, nodes: 100, fields: 20, literals: 4 };
 
 /// Whether a tool says which value a program receives. `{}` and `{"type": "object"}` name no key and no kind of value, so
 /// results of such a tool are learned as those of one without a schema.
 pub fn declares_result(tool: &Tool) -> bool {
     let (Some(root), Some(schema)) = (tool.output_schema(), result_schema(tool)) else { return false };
-    Shaper::new(root, GLANCE, References::Inline).shape(schema).is_telling()
+    Shaper::new(root, DECLARED_BOUNDS, References::Inline).shape(schema).is_telling()
 }
 
 #[cfg(test)]

@@ -35,10 +35,10 @@ pub(crate) struct RunArgs {
     /// Start no servers, also if a configuration is found and the program names one
     #[arg(long)]
     pub(crate) no_servers: bool,
-    /// With tools: keep only the parts of a long result that have to do with this
+    /// Keep only the parts of a long result that have to do with this
     #[arg(long, value_name = "TEXT")]
     pub(crate) intent: Option<String>,
-    /// With tools: the most bytes of result to print; the rest is kept
+    /// The most bytes of result to print; the rest is kept
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) max_output: Option<u64>,
     /// JSON that the program sees as `context`, from a file or - for standard input
@@ -50,6 +50,9 @@ pub(crate) struct RunArgs {
     /// Send no write: reads run, every other call gets a placeholder, and the review is printed
     #[arg(long, conflicts_with = "record")]
     pub(crate) dry_run: bool,
+    /// Send no write before all of them were reviewed: at the terminal, or elsewhere with `toolgate approve`
+    #[arg(long, conflicts_with_all = ["record", "dry_run", "tools"])]
+    pub(crate) stage: bool,
     /// Write a cassette: everything that the program got and said, for `replay`; secrets become stand-ins
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -89,6 +92,7 @@ Examples:
   toolgate run examples/chain.ts --tools examples/demo.json
   echo 'return crypto.randomUUID()' | toolgate run - --profile snippet
   toolgate run script.ts --dry-run                     which writes it would send, without sending any
+  toolgate run script.ts --stage                       review its writes together, then send them
   toolgate run script.ts --json | jq .usage            the whole report as one JSON object";
 
 /// See `Command::Replay`.
@@ -207,7 +211,10 @@ pub(crate) struct ComputeArgs {
     pub(crate) data: Option<Source>,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
-    /// The most bytes that the result's JSON may have
+    /// Keep only the parts of a long result that have to do with this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) intent: Option<String>,
+    /// The most bytes of result to print; the rest is kept
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) max_output: Option<u64>,
     #[command(flatten)]

@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueEnum};
+use toolgate_backends::quoted;
 use toolgate_mcp::server::ToolMode;
 
 use super::programs::Interpreter;
 use crate::log::LogFormat;
+use crate::print::escape;
 
 /// Which servers are meant.
 #[derive(Debug, Clone, Default, Args)]
@@ -197,6 +200,19 @@ pub(crate) struct ImportArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What to say about `toolgate add NAME PROGRAM ARGUMENTS…`, in which the `--` before the program was forgotten.
+pub(crate) fn forgotten_dashes(error: &clap::Error) -> Option<String> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let [_, command, name, program @ ..] = words.as_slice() else { return None };
+    let first = program.first()?;
+    let is_program = !first.starts_with('-') && !first.starts_with("http://") && !first.starts_with("https://");
+    let is_add = command == "add" && !name.starts_with('-') && !program.iter().any(|word| word == "--");
+    (error.kind() == ErrorKind::UnknownArgument && is_add && is_program).then(|| {
+        let typed = program.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        format!("a program comes after --, as in: {}", escape::line(&format!("toolgate add {name} -- {typed}")))
+    })
 }
 
 /// See `Command::Add`.

@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_audit::{Broken, Verified};
+use toolgate_audit::{BrokenLog, Verified};
 use toolgate_config::{Env, lookup};
+use toolgate_wire::foreign_text::head;
 
 use super::servers::table;
 use super::{Exit, Usage};
@@ -25,7 +26,7 @@ pub(crate) fn verify(args: &AuditVerifyArgs) -> anyhow::Result<Exit> {
     } else {
         match &verified {
             Ok(verified) => describe(verified)?,
-            Err(Broken::Unreadable { file, source }) if source.kind() == ErrorKind::NotFound => note(absent(file)),
+            Err(BrokenLog::Unreadable { file, source }) if source.kind() == ErrorKind::NotFound => note(absent(file)),
             Err(broken) => note(escape::line(&broken.to_string())),
         }
     }
@@ -75,7 +76,7 @@ fn row(record: &Value) -> Vec<String> {
     let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
     let policy = [text("decision"), text("rule"), text("verdict")];
     let policy: Vec<String> = policy.into_iter().filter(|part| !part.is_empty()).collect();
-    let run: String = text("run").chars().take(SHOWN_ID).collect();
+    let run = head(&text("run"), SHOWN_ID).to_owned();
     vec![
         text("time"),
         text("who"),
@@ -129,13 +130,13 @@ fn describe(verified: &Verified) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn to_json(verified: &Result<Verified, Broken>) -> serde_json::Value {
+fn to_json(verified: &Result<Verified, BrokenLog>) -> serde_json::Value {
     match verified {
         Ok(it) => json!({
             "ok": it.has_expected, "lines": it.lines, "first": it.first, "head": it.head, "files": it.files,
             "lost": it.lost, "torn": it.torn, "has_expected": it.has_expected,
         }),
-        Err(Broken::Line { file, line, reason }) => {
+        Err(BrokenLog::Line { file, line, reason }) => {
             json!({ "ok": false, "file": file.to_string_lossy(), "line": line, "error": reason })
         }
         Err(error) => json!({ "ok": false, "error": error.to_string() }),

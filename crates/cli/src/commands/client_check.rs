@@ -12,7 +12,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_journal::unix_ms;
 use toolgate_mcp::server::{
-    ChangeNotice, Fault, Identity, RequestScope, Service, ServiceFuture, TASKS_EXTENSION, ToolCall, ready, serve_stdio,
+    ChangeNotice, Fault, Identity, RequestScope, Service, ServiceAnswer, ServiceFuture, TASKS_EXTENSION, ToolCall,
+    ready, serve_stdio,
 };
 
 use super::Exit;
@@ -67,11 +68,11 @@ impl Service for ClientCheck {
         self.changes.subscribe()
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         if call.name != TOOL {
             return ready(Err(Fault::NotFound(format!("no tool {}", call.name))));
         }
-        ready(Ok(answered(&call, unix_ms())))
+        ready(Ok(answered(&call, unix_ms()).into()))
     }
 }
 
@@ -92,7 +93,7 @@ fn answered(call: &ToolCall, now: u64) -> Value {
         }
     };
     let name = call.origin.client.as_deref().unwrap_or("a client without a name");
-    let revision = call.origin.protocol.as_deref().unwrap_or("a revision before 2026-07-28");
+    let revision = call.origin.protocol.unwrap_or("a revision that it did not name");
     let has_tasks = call.capabilities.get("extensions").and_then(|it| it.get(TASKS_EXTENSION)).is_some();
     let tasks = if has_tasks { "It has the tasks extension." } else { "It has no tasks extension." };
     json!({ "content": [{ "type": "text", "text": format!("{name}, {revision}.\n{form}\n{tasks}") }] })

@@ -56,7 +56,7 @@ fn announce(args: &ForkArgs, forked: &ForkedRun) {
 async fn until_end(runs: &DurableRuns, forked: ForkedRun) -> anyhow::Result<RunReport> {
     let id = forked.run.clone();
     let cancelled = tokio_util::sync::CancellationToken::new();
-    let signals = tokio::spawn(cancel_on_signal(cancelled.clone()));
+    let signals = cancel_on_signal(cancelled.clone());
     let mut ending = std::pin::pin!(runs.end_of_fork(forked));
     let report = tokio::select! {
         report = &mut ending => report,
@@ -76,10 +76,15 @@ async fn code_of(runs: &DurableRuns, run: &str) -> String {
     code.map(str::to_owned).unwrap_or_default()
 }
 
-fn waits(paused: &PausedRun) -> Exit {
-    note(format_args!("the run {} waits for decisions:", escape::line(&paused.run_id)));
+/// Says what a run waits for, and how a person decides.
+pub(super) fn waits(paused: &PausedRun) -> Exit {
+    let run = escape::line(&paused.run_id);
+    note(format_args!("the run {run} waits for decisions:"));
     for call in &paused.pending {
         note(line_of(&paused.run_id, call));
     }
+    note(format_args!(
+        "decide with `toolgate approve {run} CALL` or `toolgate deny {run} CALL`; a gateway with the same store goes on with it"
+    ));
     Exit::Failed
 }

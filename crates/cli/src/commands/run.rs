@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use toolgate_output::OutputSettings;
 use toolgate_run::stage::Staging;
-use toolgate_run::{Door, RunReport, RunRequest};
+use toolgate_run::{Door, Durability, RunReport, RunRequest};
 use toolgate_wire::{Profile, Report};
 
+use super::fork;
 use super::program_config::{self, ProgramConfig, ServerUse};
 use super::replay::Recording;
 use super::{Exit, Usage};
@@ -27,6 +28,9 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
         return Err(Usage("only one of FILE and --context can be standard input".into()).into());
     }
     let profile = Profile::from(args.profile);
+    if args.stage && profile != Profile::Chain {
+        return Err(Usage("only programs of the profile chain are staged".into()).into());
+    }
     let limits = args.bounds.limits();
     let room = memory_of(&limits, profile)?;
     let code = program.code()?;
@@ -47,7 +51,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
                 engine: args.bounds.sandbox.engine(),
                 observer: console.as_ref().map(|console| Arc::new(console.observer()) as _),
                 door: Door::CommandLine,
-                staging: if args.dry_run { Staging::Wanted } else { Staging::No },
+                staging: if args.dry_run || args.stage { Staging::Wanted } else { Staging::No },
+                durable: if args.stage { Durability::Durable } else { Durability::Volatile },
                 ..RunRequest::new(profile, code.clone())
             };
             let request = match &recording {
@@ -67,8 +72,14 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     if let (Some(recording), Some(path)) = (recording, &args.record) {
         recording.save(&mut run, path, recorded_config.as_ref())?;
     }
+    if let Some(paused) = run.paused.as_ref().filter(|_| !args.output.json) {
+        return Ok(fork::waits(paused));
+    }
     if let Some(lines) = run.review.as_ref().filter(|_| !args.output.json) {
-        review::print(lines)?;
+        // A program that needs a person before its first write has an end of its own.
+        if !lines.is_empty() || run.report.failure().is_none() {
+            review::print(lines)?;
+        }
         if review::ended_early(lines) {
             return Ok(Exit::Done);
         }
@@ -88,7 +99,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
         return shown.print(args.output);
     }
     shown.warn();
-    print(&shown.run.report, &args, settings)?;
+    print_shaped(&shown.run.report, args.max_output, args.intent.as_deref(), settings)?;
     Ok(Exit::Done)
 }
 
@@ -107,10 +118,15 @@ fn over_script(args: &RunArgs, request: RunRequest) -> anyhow::Result<(RunReport
     Ok((run_once(args.bounds.sandbox.isolation(), bridge, request), OutputSettings::default()))
 }
 
-/// The text that an agent would get.
-fn print(report: &Report, args: &RunArgs, configured: OutputSettings) -> anyhow::Result<()> {
+/// Prints the text that an agent would get.
+pub(super) fn print_shaped(
+    report: &Report,
+    max_output: Option<u64>,
+    intent: Option<&str>,
+    configured: OutputSettings,
+) -> anyhow::Result<()> {
     let Ok(value) = report.value() else { return Ok(()) };
-    let max = args.max_output.map_or(configured.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let max = max_output.map_or(configured.max_output_size, |max| usize::try_from(max).unwrap_or(usize::MAX));
     let settings = OutputSettings { max_output_size: max, ..configured };
     let mut keep = |kept: toolgate_output::results::Kept<'_>| match tools::results() {
         Ok(results) => results.try_keep(kept).unwrap_or_else(|fault| {
@@ -122,7 +138,7 @@ fn print(report: &Report, args: &RunArgs, configured: OutputSettings) -> anyhow:
             None
         }
     };
-    let response = toolgate_output::shape(value.get(), &settings, args.intent.as_deref(), &mut keep);
+    let response = toolgate_output::shape(value.get(), &settings, intent, &mut keep);
     out(escape::text(&response.text))?;
     if let Some(id) = response.result_id {
         note(Style::stderr().faint(format_args!("the whole result: toolgate result {id}")));

@@ -20,6 +20,7 @@ use toolgate_journal::unix_ms;
 use toolgate_journal::{cassette, page};
 use toolgate_run::durable::{About, CallDecision, DecisionKind, PendingView, events_of, journal_of, undecided};
 use toolgate_wire::CallId;
+use toolgate_wire::foreign_text::head;
 
 use super::servers::{configuration, table};
 use super::{Exit, Usage};
@@ -100,7 +101,7 @@ async fn list(args: &ListRunsArgs, store: &RunStore) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let lines = rows.iter().map(|row| {
-        let id: String = row.run.chars().take(SHOWN_ID).collect();
+        let id = head(&row.run, SHOWN_ID).to_owned();
         vec![id, row.status.name().to_owned(), ago(row.began), row.caller.clone(), format!("{} B", row.bytes)]
     });
     let lines: Vec<Vec<String>> = lines.collect();
@@ -388,6 +389,7 @@ fn decide(args: &RunStoreArgs, run: &str, calls: &[u32], made: &Made) -> anyhow:
             };
             held.push(serde_json::from_str::<CallDecision>(&kept)?);
         }
+        store.journal.sync().await?;
         report_decisions(args, &row.run, &held, made)
     })
 }

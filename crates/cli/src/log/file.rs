@@ -7,11 +7,16 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use toolgate_config::Env;
 
 /// The size at which the file becomes the archive.
 const MAX_BYTES: u64 = 8 << 20;
+/// A file is looked at after so many bytes, or after this time; until then lines may be added to what another process made the
+/// archive.
+const LOOK_BYTES: usize = 64 << 10;
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Names another file, or `off`.
 const VARIABLE: &str = "TOOLGATE_LOG_FILE";
 
@@ -34,6 +39,9 @@ pub(super) struct LogFile {
     path: PathBuf,
     file: File,
     inode: u64,
+    /// When it was last looked whether the file is large or the archive by now, and the bytes written since.
+    looked: Option<Instant>,
+    unlooked: usize,
 }
 
 impl LogFile {
@@ -43,7 +51,7 @@ impl LogFile {
         }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         let inode = file.metadata()?.ino();
-        Ok(LogFile { path, file, inode })
+        Ok(LogFile { path, file, inode, looked: None, unlooked: 0 })
     }
 
     /// Appends a line. What fails is dropped: a log holds up nothing.
@@ -52,6 +60,17 @@ impl LogFile {
     }
 
     fn try_write(&mut self, line: &[u8]) -> io::Result<()> {
+        let is_recent = self.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL);
+        if !is_recent || self.unlooked >= LOOK_BYTES {
+            self.look()?;
+            (self.looked, self.unlooked) = (Some(Instant::now()), 0);
+        }
+        self.unlooked += line.len();
+        self.file.write_all(line)
+    }
+
+    /// Makes a large file the archive, and opens the new one where another process did.
+    fn look(&mut self) -> io::Result<()> {
         let is_ours = fs::metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode);
         if is_ours && self.file.metadata()?.len() >= MAX_BYTES {
             fs::rename(&self.path, archive_of(&self.path))?;
@@ -60,7 +79,7 @@ impl LogFile {
             // Another process made it the archive.
             *self = LogFile::open(self.path.clone())?;
         }
-        self.file.write_all(line)
+        Ok(())
     }
 }
 

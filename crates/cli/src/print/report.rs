@@ -50,7 +50,7 @@ impl Shown {
             note(style.faint(format_args!("({} more console lines were not kept)", self.run.report.logs.dropped)));
         }
         for warning in &self.run.report.warnings {
-            note(format_args!("{} {}", style.warn("warning:"), escape::text(warning)));
+            note(format_args!("{} {}", style.warn("warning:"), escape::text(&warning.to_string())));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The review of a dry run: the writes that it did not send, in order, and what would be filled in where.
 
 use toolgate_run::durable::PendingView;
+use toolgate_run::stage::Substitution;
 
 use super::{Style, escape, note, out};
 
@@ -31,9 +32,13 @@ fn shown(line: &PendingView) -> String {
     let head = style.strong(format_args!("{} {}", line.call_id, escape::line(&name)));
     let mut text = format!("{head}  {}", escape::json(line.arguments.0.get()));
     for filled in line.staged.iter().flat_map(|staged| &staged.substitutions) {
-        let value = if filled.value.is_empty() { "the answer" } else { &filled.value };
-        let sentence = format!("{} is filled in with {} of line {}", filled.at, value, filled.line);
-        text.push_str(&format!("\n  {}", style.faint(escape::line(&sentence))));
+        text.push_str(&format!("\n  {}", style.faint(escape::line(&filled_in(filled)))));
     }
     text
+}
+
+/// What is filled in where, once an earlier line is sent.
+pub(crate) fn filled_in(filled: &Substitution) -> String {
+    let value = if filled.value.is_empty() { "the answer" } else { &filled.value };
+    format!("{} is filled in with {value} of line {}", filled.at, filled.line)
 }

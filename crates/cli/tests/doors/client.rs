@@ -162,9 +162,9 @@ impl HttpDoor {
         HttpDoor { _child: child, at, token: token.trim().to_owned(), _state: state }
     }
 
-    /// What is asked from now on is asked with this key.
-    pub(crate) fn use_key(&mut self, key: &str) {
-        key.clone_into(&mut self.token);
+    /// What is asked from now on is asked with this key; the one before.
+    pub(crate) fn use_key(&mut self, key: &str) -> String {
+        std::mem::replace(&mut self.token, key.to_owned())
     }
 
     /// Posts JSON; gives the answer's JSON.
@@ -267,7 +267,16 @@ impl<'a> McpHttp<'a> {
         self.send(json!({ "name": tool, "arguments": arguments })).await
     }
 
-    async fn send(&self, mut params: Value) -> Value {
+    /// The answer to a call of a backend's own tool.
+    pub(crate) async fn direct(&self, tool: &str, arguments: &Value) -> Value {
+        self.send_to("/mcp?mode=direct", json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    async fn send(&self, params: Value) -> Value {
+        self.send_to("/mcp", params).await
+    }
+
+    async fn send_to(&self, path: &str, mut params: Value) -> Value {
         let name = params["name"].as_str().expect("a name").to_owned();
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -278,6 +287,6 @@ impl<'a> McpHttp<'a> {
         let headers = format!(
             "accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {name}\r\n"
         );
-        self.0.post("/mcp", &request, &headers).await
+        self.0.post(path, &request, &headers).await
     }
 }

@@ -1,4 +1,4 @@
-//! One road: the same program with the same tools and caller gives the same report at every door.
+//! One run path: the same program with the same tools and caller gives the same report at every door.
 //!
 //! Every program runs through the command line, MCP over stdio and over HTTP, `POST /v1/run`, the WebSocket and the Rust
 //! API, each over the demo server. Reports must be equal but for ids, times and what was measured.
@@ -6,6 +6,7 @@
 mod client;
 mod configured;
 mod keys;
+mod late;
 mod programs;
 mod types;
 

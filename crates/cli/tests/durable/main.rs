@@ -79,7 +79,7 @@ async fn a_run_whose_server_is_killed_goes_on_and_makes_each_effect_once() {
     assert!(counts.values().all(|times| *times == 1), "{counts:?}");
     assert_eq!(report["executionId"], json!(run));
     let keys = effects.keys();
-    let distinct: std::collections::BTreeSet<_> = keys.iter().flatten().filter(|key| key.len() == 32).collect();
+    let distinct: std::collections::BTreeSet<_> = keys.iter().flatten().filter(|key| key.len() == 36).collect();
     assert_eq!(distinct.len(), keys.len(), "each call has a key of its own: {keys:?}");
 }
 

@@ -19,7 +19,7 @@ const BODY_BYTES: u64 = 128 << 20;
 /// What an open connection takes: its buffers, and what the kernel and the runtime know of it.
 const CONNECTION_BYTES: u64 = 64 << 10;
 /// What a request may take: the 30 s in which its body must come, and the time of its run.
-const DEADLINE: Duration = Duration::from_secs(30 + 10);
+const DEADLINE: Duration = Duration::from_secs(30 + 60);
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn connect(socket: &Path) -> Option<UnixStream> {
@@ -61,7 +61,7 @@ pub(crate) struct Service {
 impl Service {
     fn start() -> Self {
         let user = User::new();
-        user.configure(&serde_json::json!({ "sandbox": { "limits": { "chain": { "timeout": "10s" } } } }));
+        user.configure(&serde_json::json!({ "sandbox": { "limits": { "chain": { "timeout": "60s" } } } }));
         Self::of(user)
     }
 
@@ -143,6 +143,78 @@ fn bodies_of_any_size_and_shape_are_bounded() {
     service.check("16 MB of numbers at /v1/run", "/v1/run", &in_context(&ones), &[200, 400, 413, 503]);
     service.check("nesting at /v1/run", "/v1/run", &in_context(&deep), &refused);
     service.check("17 MB at /v1/run", "/v1/run", &b" ".repeat(17 * MB), &[413]);
+    service.end();
+}
+
+/// Replies and notifications repeat the id of a request and its progress token.
+#[test]
+fn long_ids_and_progress_tokens_are_not_repeated() {
+    let service = Service::start();
+    let long = "x".repeat(15 * MB);
+    let call = |id: &str, token: &str| {
+        let meta = serde_json::json!({
+            "progressToken": token,
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
+        });
+        let arguments = serde_json::json!({ "code": crate::client::COUNT });
+        let params = serde_json::json!({ "name": "call_tool_chain", "arguments": arguments, "_meta": meta });
+        let request = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        request.to_string().into_bytes()
+    };
+    let header = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: call_tool_chain\r\n";
+    for (case, body) in [("an id of 15 MB", call(&long, "t")), ("a token of 15 MB", call("1", &long))] {
+        let answer = post(&service.socket, "/mcp", header, &body);
+        assert!(answer.len() < 64 << 10, "{case}: {} bytes", answer.len());
+        let bar = Bar::of(service.child.id());
+        let got = post_together(&service.socket, "/mcp", header, &body);
+        assert!(got.iter().all(|status| [200, 400, 408, 413, 503].contains(status)), "{case}: {got:?}");
+        bar.check(case, BODY_BYTES, 0, DEADLINE);
+        service.works(case);
+    }
+    service.end();
+}
+
+/// Clients that ask for large replies and read only their beginning.
+#[test]
+fn replies_that_clients_do_not_read_count_in_their_bytes() {
+    const UNREAD: usize = 12;
+    /// What a caller may have in flight, and the connection to the server.
+    const REPLY_BYTES: u64 = (128 + 128) << 20;
+    let user = User::new();
+    let script = user.write("server.py", include_str!("server.py"));
+    let server = serde_json::json!({ "command": "python3", "args": [script, "large"] });
+    std::fs::write(user.config(), serde_json::json!({ "mcpServers": { "bad": server } }).to_string()).expect("written");
+    let service = Service::of(user);
+    let meta = serde_json::json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": { "name": "t", "version": "1" },
+    });
+    let params = serde_json::json!({ "name": "bad__attack", "arguments": {}, "_meta": meta });
+    let body = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let head = format!(
+        "POST /mcp?mode=direct HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n\
+         Mcp-Name: bad__attack\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let bar = Bar::of(service.child.id());
+    let begun: Vec<UnixStream> = std::thread::scope(|scope| {
+        let begin = || {
+            let mut stream = connect(&service.socket).expect("the service listens");
+            stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).expect("an answer begins");
+            assert_eq!(&status, b"HTTP/1.1 200", "{}", String::from_utf8_lossy(&status));
+            stream
+        };
+        let clients: Vec<_> = (0..UNREAD).map(|_| scope.spawn(begin)).collect();
+        clients.into_iter().map(|client| client.join().expect("no panic")).collect()
+    });
+    service.works("replies that are not read");
+    drop(begun);
+    bar.check("replies that are not read", REPLY_BYTES, 0, READ_TIMEOUT * 5);
+    service.works("replies that are not read");
     service.end();
 }
 

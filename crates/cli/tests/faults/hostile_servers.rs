@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::bar::Bar;
 use crate::client::{Client, User};
+use crate::deno::deno;
 use crate::hostile_clients::Service;
 
 /// The largest message of a server.
@@ -63,6 +64,11 @@ const PLAIN_TIME: Duration = Duration::from_secs(120);
 /// Checks the bar for a server of this kind, and that another program runs beside it. `ends` is how a call may end; on a busy
 /// machine any may also end at its deadline.
 fn check(mode: &str, code: &str, ends: &[&str], limit: u64, kept: u64) {
+    check_on("quickjs", mode, code, ends, limit, kept);
+}
+
+/// The same with another engine.
+fn check_on(engine: &str, mode: &str, code: &str, ends: &[&str], limit: u64, kept: u64) {
     let user = User::new();
     let script = user.write("server.py", include_str!("server.py"));
     let http = mode.starts_with("http-").then(|| HttpServer::start(&script, mode));
@@ -70,10 +76,13 @@ fn check(mode: &str, code: &str, ends: &[&str], limit: u64, kept: u64) {
         Some(http) => json!({ "url": format!("http://127.0.0.1:{}/mcp", http.port) }),
         None => json!({ "command": "python3", "args": [script, mode] }),
     };
-    // A run that may move to V8 keeps its messages besides, up to a bound of their own.
-    let config = json!({ "mcpServers": { "bad": server }, "toolgate": { "sandbox": { "engine": "quickjs" } } });
+    let config = json!({ "mcpServers": { "bad": server }, "toolgate": { "sandbox": { "engine": engine } } });
     std::fs::write(user.config(), config.to_string()).expect("written");
-    let mut client = user.serve();
+    let mut command = user.command(&["serve", "--config", &user.config().display().to_string()]);
+    if engine != "quickjs" {
+        command.env(toolgate_engine::DENO_VARIABLE, deno());
+    }
+    let mut client = Client::start(&mut command);
     assert_eq!(run_within(&mut client, "return 1", PLAIN_TIME), "1");
     let bar = Bar::of(client.pid());
     let end = run(&mut client, code);
@@ -96,6 +105,25 @@ fn replies_of_any_size_stay_below_the_largest_message() {
     check("numbers", ATTACK, &["object", "MEMORY"], RUN_BYTES, 0);
 }
 
+/// What a run that may move to V8 keeps of its messages.
+const TRANSCRIPT_BYTES: u64 = 64 << 20;
+
+/// The engine of a program makes no difference to what a server costs, and to how its calls end.
+#[test]
+fn faults_of_servers_end_the_same_in_v8_and_where_runs_move_to_it() {
+    // Long enough to be moved before its call.
+    let moves = format!("let sum = 0; for (let n = 0; n < 3e6; n++) sum = (sum + n * n) % 1000003; {ATTACK}");
+    let limit = MAX_MESSAGE + TRANSCRIPT_BYTES;
+    for (engine, code) in [("auto", moves.as_str()), ("v8", ATTACK)] {
+        check_on(engine, "reply", code, &["TOO_LARGE", "OVER_BUDGET"], limit, 0);
+        check_on(engine, "numbers", code, &["object", "MEMORY"], limit, 0);
+    }
+    check_on("auto", "http-event", &moves, &["TOO_LARGE", "OVER_BUDGET"], limit, 0);
+    check_on("auto", "line", &moves, &[], limit, 0);
+    check_on("auto", "error", &moves, &["REJECTED", "TOOL_FAILED"], limit, 0);
+    check_on("auto", "notices", &moves, &["string"], limit, 0);
+}
+
 #[test]
 fn answers_that_a_program_does_not_read_count_in_its_bytes() {
     // The answers of sixty calls come while the program computes. What is not read stays within its bytes in flight, and those of
@@ -103,6 +131,36 @@ fn answers_that_a_program_does_not_read_count_in_its_bytes() {
     let code =
         "const calls = Array.from({ length: 60 }, () => bad.attack({}).catch(() => 0)); await calls[0]; for (;;);";
     check("pile", code, &[], RUN_BYTES + CONNECTION_BYTES, 0);
+}
+
+#[test]
+fn large_replies_to_a_client_that_reads_slowly_count_in_its_bytes() {
+    const CALLS: usize = 16;
+    /// What a caller may have in flight.
+    const CALLER_BYTES: u64 = 128 << 20;
+    let user = User::new();
+    let script = user.write("server.py", include_str!("server.py"));
+    let server = json!({ "command": "python3", "args": [script, "large"] });
+    std::fs::write(user.config(), json!({ "mcpServers": { "bad": server } }).to_string()).expect("written");
+    let config = user.config().display().to_string();
+    let mut client = Client::start(&mut user.command(&["serve", "--mode", "direct", "--config", &config]));
+    let tools = client.ask("tools/list", json!({}));
+    assert_eq!(tools["tools"][0]["name"], "bad__attack", "{tools}");
+    let bar = Bar::of(client.pid());
+    let call = json!({ "name": "bad__attack", "arguments": {} });
+    // The client parses each reply before it reads the next one, which takes it longer than the server to make one.
+    let ends = client.ask_all("tools/call", &vec![call; CALLS]);
+    bar.check("large", CALLER_BYTES + CONNECTION_BYTES, 0, Duration::from_secs(600));
+    let end_of = |end: &Value| match end["content"][0]["text"].as_str().unwrap_or_default() {
+        text if text.len() == 45 << 20 => "whole",
+        text if text.contains("may have in flight") => "refused",
+        // Of a busy machine.
+        text if text.starts_with("no answer within") => "late",
+        _ => "wrong",
+    };
+    let ends: Vec<&str> = ends.iter().map(end_of).collect();
+    assert!(ends.contains(&"whole") && !ends.contains(&"wrong"), "{ends:?}");
+    client.leave();
 }
 
 #[test]
@@ -271,8 +329,6 @@ fn a_call_to_a_server_that_does_not_come_up_says_why() {
         "refused": { "url": "http://127.0.0.1:1/mcp" }, "tls": { "url": format!("https://127.0.0.1:{port}/mcp") },
         "missing": { "command": "/no/such/program" },
     });
-    let config = json!({ "mcpServers": servers, "toolgate": { "limits": { "start_timeout": "2s" } } });
-    std::fs::write(user.config(), config.to_string()).expect("written");
     let code = "const all = { exits, hangs, slow, refused, tls, missing }, ends = [];
         for (const name in all) {
             const end = await all[name].attack({}).catch(e => e);
@@ -283,10 +339,20 @@ fn a_call_to_a_server_that_does_not_come_up_says_why() {
         .iter()
         .map(|name| json!([name, "ToolError", true, "string"]))
         .collect();
-    let (exit, printed, errors) = user.run_program(code, &["--timeout", "60s"]);
-    let ends: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{exit} {printed} {errors}"));
-    assert_eq!(ends, json!(expected), "toolgate run");
-    let mut client = user.serve();
+    for engine in ["quickjs", "auto", "v8"] {
+        let settings = json!({ "limits": { "start_timeout": "2s" }, "sandbox": { "engine": engine } });
+        std::fs::write(user.config(), json!({ "mcpServers": servers, "toolgate": settings }).to_string())
+            .expect("written");
+        let file = user.write("program.js", code);
+        let config = user.config().display().to_string();
+        let mut command = user.command(&["run", &file, "--config", &config, "--timeout", "60s"]);
+        let output = command.env(toolgate_engine::DENO_VARIABLE, deno()).output().expect("the binary runs");
+        let ends: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{engine}: {}", String::from_utf8_lossy(&output.stderr)));
+        assert_eq!(ends, json!(expected), "toolgate run, {engine}");
+    }
+    let mut command = user.command(&["serve", "--config", &user.config().display().to_string()]);
+    let mut client = Client::start(command.env(toolgate_engine::DENO_VARIABLE, deno()));
     let arguments = json!({ "code": code, "timeout": 60_000 });
     let answer = client.ask("tools/call", json!({ "name": "call_tool_chain", "arguments": arguments }));
     let told = answer["content"][0]["text"].as_str().expect("text");

@@ -10,6 +10,8 @@ mod bar;
 mod client;
 mod clock;
 mod config;
+#[path = "../../../engine/tests/support/deno.rs"]
+mod deno;
 mod files;
 mod home;
 mod hostile_clients;

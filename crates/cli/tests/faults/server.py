@@ -79,6 +79,8 @@ def attack(id):
         return
     if MODE in ("reply", "http-body", "http-event"):
         yield from text_reply(id, 100, in_text, b'"}]}}')
+    elif MODE == "large":
+        yield from text_reply(id, 45, in_text, b'"}]}}')
     elif MODE == "pile":
         yield from text_reply(id, 8, in_text, b'"}]}}')
     elif MODE == "error":

@@ -9,13 +9,15 @@ mod fake;
 mod resource;
 mod secrets;
 mod serving;
+#[cfg(unix)]
+mod terminal;
 mod user;
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::fake::{Behaviour, Described, Fault};
+use crate::fake::{Behaviour, Described, Fault, Issuer};
 use crate::user::{Server, User, check_guide, check_guide_row};
 
 #[test]
@@ -93,6 +95,34 @@ fn a_browser_is_started_with_the_page_and_no_secret() {
     user.check_no_secret();
 }
 
+/// A person at a terminal who adds a server is asked whether to log in at once.
+#[cfg(unix)]
+#[test]
+fn a_login_is_offered_where_a_server_is_added_at_a_terminal() {
+    use std::os::unix::fs::PermissionsExt;
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    let browser = user.home().join("browser");
+    // A browser that follows the page to the end of the login.
+    let script = "#!/usr/bin/env python3\nimport sys, urllib.request\nurllib.request.urlopen(sys.argv[1]).read()\n";
+    std::fs::write(&browser, script).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let browser = format!("{} %s", browser.display());
+    let question = "notes asks for a login. Log in now? [y/N] ";
+    for (answer, said) in [("n", "notes asks for a login: run `toolgate login notes`"), ("y", "logged in to notes")] {
+        let answers = json!([[question, answer, 0]]).to_string();
+        let added = user.start_at_terminal(&answers, &["add", "notes", &server.url()], &[("BROWSER", &browser)]);
+        let added: Value = serde_json::from_str(&added.finish().stdout).unwrap();
+        assert_eq!((&added["code"], &added["unanswered"]), (&json!(0), &json!([])), "{added}");
+        assert!(added["terminal"].as_str().unwrap().contains(said), "{added}");
+        if answer == "n" {
+            assert_ne!(user.run(&["call", "notes.read"]).code, 0);
+            user.run(&["remove", "notes"]);
+        }
+    }
+    assert_eq!(user.run(&["call", "notes.read"]).stdout.trim(), "done");
+    user.check_no_secret();
+}
+
 #[cfg(unix)]
 #[test]
 fn the_page_is_opened_with_the_browser_and_its_arguments_and_without_the_link_in_them() {
@@ -129,6 +159,41 @@ fn a_call_that_needs_more_names_the_command_for_it() {
     let written = user.run(&["run", &program, "--record", "run.jsonl"]);
     assert_eq!((written.code, written.stdout.trim()), (0, "done"), "{written:?}");
     assert_eq!(server.fake.seen.lock().unwrap().scopes, ["read", "read write"]);
+    user.check_no_secret();
+}
+
+/// A read without its login ends a dry run with a sentence, not with an answer that a real run would not get.
+#[test]
+fn a_dry_run_says_that_a_read_needs_a_login() {
+    let (user, _server) = user_of_pets();
+    let program = user.file("read.ts", "try { return await pets.listPets({}) } catch { return 'no pets' }");
+    let ended = user.run(&["run", &program, "--dry-run"]);
+    assert!(ended.code == 1 && !ended.stdout.contains("no pets"), "{ended:?}");
+    assert!(ended.stderr.contains("the answer to pets.listPets: a login is needed"), "{ended:?}");
+    assert!(ended.stderr.contains("toolgate login pets") && !ended.stderr.contains("sends no write"), "{ended:?}");
+    assert!(!ended.stderr.contains("has changed something"), "{ended:?}");
+}
+
+/// At a terminal the person is told of the login, and the program goes on when it is there.
+#[test]
+fn a_program_at_a_terminal_waits_for_a_login() {
+    let (user, server) = (User::new(), Server::start(Behaviour::default()));
+    user.run(&["add", "notes", &server.url()]);
+    user.log_in(&["login", "notes"]);
+    let program = user.file("write.ts", "return await notes.write({})");
+    let asked = user.home().join("asked");
+    let answers = json!([["[s]top? ", { "touch": asked }, 0]]).to_string();
+    let terminal = user.start_at_terminal(&answers, &["run", &program], &[]);
+    user::wait_for(|| asked.exists());
+    let command = "login notes --scope read --scope write";
+    assert_eq!(user.log_in(&command.split(' ').collect::<Vec<_>>()).code, 0);
+    let ran: Value = serde_json::from_str(&terminal.finish().stdout).unwrap();
+    assert_eq!((&ran["code"], &ran["stdout"]), (&json!(0), &json!("done\n")), "{ran}");
+    let shown = ran["terminal"].as_str().unwrap();
+    assert!(
+        shown.contains(&format!("notes.write waits for your decision: a login is needed: run `toolgate {command}`"))
+    );
+    assert_eq!(shown.matches("waits for your decision").count(), 1, "a look asks nothing again: {shown}");
     user.check_no_secret();
 }
 
@@ -178,6 +243,10 @@ fn clients_and_scopes_of_the_configuration_are_used() {
     assert_eq!(missing.code, 0);
     let refused = user.run(&["login", "notes"]);
     assert!(refused.code == 1 && refused.stderr.contains("register a client with the redirect URI"), "{refused:?}");
+    let port =
+        refused.stderr.split_once("redirect URI http://127.0.0.1:").and_then(|(_, rest)| rest.split_once("/callback"));
+    let port = port.map(|(port, _)| format!("`clientId` of the server's `auth`, with `\"redirectPort\": {port}`"));
+    assert!(refused.stderr.contains(&port.unwrap()), "{refused:?}");
     user.run(&["remove", "notes"]);
     let client = ["--client-id", "mine", "--client-secret", "${CLIENT_SECRET}", "--login-scope", "extra"];
     let url = server.url();
@@ -291,6 +360,8 @@ fn an_api_is_added_with_the_login_of_its_openid_metadata() {
     let metadata = format!("{origin}/.well-known/openid-configuration");
     let added = add("pets", &metadata);
     assert!(added.code == 0 && added.stderr.contains(&format!("the login `oauth` is at {origin}")), "{added:?}");
+    let config = std::fs::read_to_string(user.home().join(".config/toolgate/toolgate.json")).unwrap();
+    assert!(config.contains(&format!(r#""issuer": "{origin}/""#)), "{config}");
     server.fake.behaviour.lock().unwrap().described = Described::Configured;
     assert_eq!(user.log_in(&["login", "pets"]).code, 0);
     assert_eq!(server.fake.seen.lock().unwrap().scopes, ["read openid"], "those that were chosen");
@@ -302,6 +373,93 @@ fn an_api_is_added_with_the_login_of_its_openid_metadata() {
     assert!(refused.code == 2 && refused.stderr.contains("of another issuer"), "{refused:?}");
     let refused = add("absent", &format!("{origin}/.well-known/nothing"));
     assert!(refused.code == 2 && refused.stderr.contains("answered 404"), "{refused:?}");
+    user.check_no_secret();
+}
+
+#[test]
+fn a_document_leads_no_login_to_an_inner_address_that_the_user_did_not_name() {
+    let (user, server) = (User::new(), Server::start(Behaviour { described: Described::OpenId, ..Default::default() }));
+    let (origin, public) = (server.fake.origin.clone(), "https://1.1.1.1");
+    let (page, token) = (format!("{origin}/authorize"), format!("{origin}/token"));
+    let person = |page: &str, token: &str| {
+        let flow = json!({ "authorizationUrl": page, "tokenUrl": token, "scopes": {} });
+        json!({ "type": "oauth2", "flows": { "authorizationCode": flow } })
+    };
+    let client = |token: &str| json!({ "type": "oauth2", "flows": { "clientCredentials": { "tokenUrl": token, "scopes": {} } } });
+    let metadata = format!("{origin}/.well-known/openid-configuration");
+    let metadata = json!({ "type": "openIdConnect", "openIdConnectUrl": metadata });
+    server.fake.behaviour.lock().unwrap().fault = Fault::TokenElsewhere;
+    let inner = format!("{origin}/v1");
+    for (scheme, base, address) in [
+        (client(&token), "https://1.1.1.1/v1", "127.0.0.1"),
+        (client("http://localhost:9/token"), "https://1.1.1.1/v1", "localhost"),
+        (person(&page, &format!("{public}/token")), "https://1.1.1.1/v1", "127.0.0.1"),
+        (person(&format!("{public}/authorize"), &token), "https://1.1.1.1/v1", "127.0.0.1"),
+        (client("http://127.0.0.9:9/token"), inner.as_str(), "127.0.0.9"),
+        (metadata, inner.as_str(), "127.0.0.9"),
+    ] {
+        let document = document_with_login(&user, &scheme);
+        let args = ["add", "pets", "--openapi", document.as_str(), "--base", base];
+        let added = user.run(&[&args[..], &["--client-id", "mine", "--client-secret", "${CLIENT_SECRET}"]].concat());
+        assert_eq!(added.code, 2, "{scheme}: {added:?}");
+        assert!(added.stderr.contains(&format!("with {address} in `allowHosts`")), "{scheme}: {added:?}");
+        assert_eq!(user.run(&["login", "pets"]).code, 2, "{scheme}");
+    }
+    assert_eq!(server.fake.seen.lock().unwrap().token_arrivals, 0);
+}
+
+#[test]
+fn what_a_document_says_of_its_login_has_no_variables() {
+    let user = User::new();
+    let token = "https://1.1.1.1/token?stolen=${CLIENT_SECRET}";
+    let flow = json!({ "authorizationUrl": "https://1.1.1.1/?stolen=${CLIENT_SECRET}", "tokenUrl": token });
+    let scheme = json!({ "type": "oauth2", "flows": { "authorizationCode": flow } });
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": "pets", "version": "1" },
+        "servers": [{ "url": "https://1.1.1.1/v1" }],
+        "paths": { "/pets": { "get": { "security": [{ "oauth": ["${CLIENT_SECRET}"] }], "responses": {} } } },
+        "components": { "securitySchemes": { "oauth": scheme } },
+    });
+    let document = user.file("pets.json", &document.to_string());
+    let added = user.run(&["add", "pets", "--openapi", &document, "--client-id", "mine"]);
+    assert_eq!(added.code, 0, "{added:?}");
+    let mut login = user.start(&["login", "pets", "--no-browser"]);
+    let page = login.url();
+    assert!(page.contains("stolen=${CLIENT_SECRET}") && page.contains("scope=%24%7BCLIENT_SECRET%7D"), "{page}");
+    drop(login);
+    user.check_no_secret();
+}
+
+#[test]
+fn an_issuer_with_a_path_is_accepted_where_endpoints_are_configured() {
+    let behaviour = Behaviour { described: Described::ConfiguredMcp, issuer: Issuer::OfTenant, ..Default::default() };
+    let (user, server) = (User::new(), Server::start(behaviour));
+    let origin = server.fake.origin.clone();
+    let log_in = |issuer: Option<String>| {
+        let mut auth = json!({ "clientId": "mine", "scopes": ["read"] });
+        auth["authorizationUrl"] = json!(format!("{origin}/authorize"));
+        auth["tokenUrl"] = json!(format!("{origin}/token"));
+        auth["issuer"] = json!(issuer);
+        if issuer.is_none() {
+            auth.as_object_mut().unwrap().remove("issuer");
+        }
+        user.config(&json!({ "mcpServers": { "notes": { "url": server.url(), "auth": auth } } }));
+        user.run(&["logout", "notes"]);
+        user.log_in(&["login", "notes"])
+    };
+    let refused = log_in(Some(format!("{origin}/other")));
+    assert!(refused.code == 1 && refused.stderr.contains(&format!("expected was {origin}/other")), "{refused:?}");
+    assert_eq!(server.fake.seen.lock().unwrap().token_arrivals, 0);
+    for issuer in [None, Some(format!("{origin}/tenant"))] {
+        let accepted = log_in(issuer.clone());
+        assert_eq!(accepted.code, 0, "{issuer:?}: {accepted:?}");
+        let called = user.run(&["call", "notes.read"]);
+        assert_eq!((called.code, called.stdout.trim()), (0, "done"), "{called:?}");
+    }
+    let resource = server.url();
+    let seen = server.fake.seen.lock().unwrap();
+    assert!(seen.token_requests.iter().all(|form| form["resource"] == resource), "{:?}", seen.token_requests);
+    drop(seen);
     user.check_no_secret();
 }
 

@@ -11,18 +11,26 @@ use axum::routing::get;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
+    RsaEncoding, RsaKeyPair,
+};
 use serde_json::{Value, json};
 
 use crate::fake::Behaviour;
-use crate::user::{Running, Server, User, wait_for};
+use crate::user::{Running, Server, User, keep_reply, wait_for};
 
+/// The key of another caller of the service.
+const KEY: &str = "key-of-ci-0123456789abcdef0123456789abcdef";
 const AUDIENCE: &str = "https://tools.example.com/mcp";
 
-/// An issuer with one key.
+/// An issuer with a key of each kind.
 struct Issuer {
     origin: String,
     key: EcdsaKeyPair,
+    rsa: RsaKeyPair,
+    ed25519: Ed25519KeyPair,
     fetches: Arc<AtomicUsize>,
     _runtime: tokio::runtime::Runtime,
 }
@@ -33,6 +41,18 @@ fn new_key() -> EcdsaKeyPair {
     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).unwrap()
 }
 
+/// A fixed key of 2048 bits, which nothing but this test uses.
+fn rsa_key() -> RsaKeyPair {
+    let pem = include_str!("issuer-rsa.pem");
+    let text: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    RsaKeyPair::from_pkcs8(&base64::prelude::BASE64_STANDARD.decode(text).unwrap()).unwrap()
+}
+
+fn ed25519_key() -> Ed25519KeyPair {
+    let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap()
+}
+
 impl Issuer {
     fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -41,8 +61,12 @@ impl Issuer {
         let (key, fetches) = (new_key(), Arc::<AtomicUsize>::default());
         let public = key.public_key().as_ref()[1..].to_vec();
         let (x, y) = (BASE64.encode(&public[..32]), BASE64.encode(&public[32..]));
+        let (rsa, ed25519) = (rsa_key(), ed25519_key());
+        let PublicKeyComponents { n, e } = PublicKeyComponents::<Vec<u8>>::from(rsa.public());
         let keys = json!({ "keys": [
             { "kty": "EC", "crv": "P-256", "use": "sig", "kid": "one", "x": x, "y": y },
+            { "kty": "RSA", "use": "sig", "kid": "rsa", "n": BASE64.encode(n), "e": BASE64.encode(e) },
+            { "kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": BASE64.encode(ed25519.public_key()) },
             { "kty": "oct", "kid": "shared", "k": BASE64.encode("public-secret") },
             { "kty": "unknown", "kid": "strange" },
         ] });
@@ -58,7 +82,7 @@ impl Issuer {
                 }),
             );
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { origin, key, fetches, _runtime: runtime }
+        Self { origin, key, rsa, ed25519, fetches, _runtime: runtime }
     }
 
     fn claims(&self, scope: &str) -> Value {
@@ -72,9 +96,12 @@ impl Issuer {
 }
 
 fn signed(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
+    signed_by(header, claims, |text| key.sign(&SystemRandom::new(), text).unwrap().as_ref().to_vec())
+}
+
+fn signed_by(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let text = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()));
-    let signature = key.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
-    format!("{text}.{}", BASE64.encode(signature.as_ref()))
+    format!("{text}.{}", BASE64.encode(sign(text.as_bytes())))
 }
 
 /// A gateway over HTTP with the demo server behind it.
@@ -85,8 +112,21 @@ fn serve(user: &User, issuer: &Issuer, scopes: Value) -> (Running, String) {
 
 /// A gateway over HTTP with these servers behind it.
 fn serve_servers(user: &User, issuer: &Issuer, scopes: Value, servers: &Value) -> (Running, String) {
+    serve_settings(user, issuer, scopes, servers, Value::Null)
+}
+
+/// The same with host functions, and a key of another caller.
+fn serve_settings(user: &User, issuer: &Issuer, scopes: Value, servers: &Value, functions: Value) -> (Running, String) {
     let oauth = json!({ "issuer": issuer.origin, "audience": AUDIENCE, "scopes": scopes });
-    user.config(&json!({ "mcpServers": servers, "toolgate": { "http": { "oauth": oauth } } }));
+    let hash = ring::digest::digest(&ring::digest::SHA256, KEY.as_bytes());
+    let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let keys = json!([{ "name": "ci", "hash": format!("sha256:{hash}") }]);
+    let mut settings = json!({ "http": { "oauth": oauth } });
+    if !functions.is_null() {
+        settings["http"]["keys"] = keys;
+        settings["functions"] = functions;
+    }
+    user.config(&json!({ "mcpServers": servers, "toolgate": settings }));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let gateway = user.start(&["serve", "--http", &address]);
@@ -96,20 +136,47 @@ fn serve_servers(user: &User, issuer: &Issuer, scopes: Value, servers: &Value) -
 
 /// Status, head and body of a request.
 pub(crate) fn request(address: &str, line: &str, token: Option<&str>, body: &Value) -> (u16, String, Value) {
+    let token = token.map(|it| format!("authorization: Bearer {it}\r\n")).unwrap_or_default();
+    request_with(address, line, &token, body)
+}
+
+/// The same with these header lines.
+fn request_with(address: &str, line: &str, headers: &str, body: &Value) -> (u16, String, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
-    let (body, token) =
-        (body.to_string(), token.map(|it| format!("authorization: Bearer {it}\r\n")).unwrap_or_default());
+    let body = body.to_string();
     write!(
         stream,
-        "{line} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{token}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        "{line} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )
     .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
+    keep_reply(&text);
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, head.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+/// The last message of a run over the WebSocket.
+fn by_socket(address: &str, token: &str, code: &str) -> String {
+    use futures_util::{SinkExt, StreamExt};
+    use tokio_tungstenite::tungstenite::Message;
+    use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut request = format!("ws://{address}/v1/run/ws").into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let (mut socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        socket.send(Message::text(json!({ "code": code }).to_string())).await.unwrap();
+        let mut last = String::new();
+        while let Some(Ok(message)) = socket.next().await {
+            if let Message::Text(text) = message {
+                last = text.to_string();
+            }
+        }
+        last
+    })
 }
 
 fn run(address: &str, token: Option<&str>, code: &str) -> (u16, String, Value) {
@@ -156,6 +223,40 @@ fn a_token_of_the_issuer_signs_no_browser_in_and_the_answer_says_what_does() {
         assert!(status == 403 && !head.contains("set-cookie"), "{line}: {head}");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains("sign in with a key of the configuration"), "{line}: {message}");
+    }
+    drop(gateway);
+}
+
+#[test]
+fn every_kind_of_signature_is_verified() {
+    let (user, issuer) = (User::new(), Issuer::start());
+    let (gateway, address) = serve(&user, &issuer, json!({}));
+    let claims = issuer.claims("");
+    let header = |alg: &str, kid: &str| json!({ "alg": alg, "kid": kid });
+    let rsa = |encoding: &'static dyn RsaEncoding, text: &[u8]| {
+        let mut signature = vec![0; issuer.rsa.public().modulus_len()];
+        issuer.rsa.sign(encoding, &SystemRandom::new(), text, &mut signature).unwrap();
+        signature
+    };
+    let rs256 = signed_by(&header("RS256", "rsa"), &claims, |text| rsa(&RSA_PKCS1_SHA256, text));
+    let ps256 = signed_by(&header("PS256", "rsa"), &claims, |text| rsa(&RSA_PSS_SHA256, text));
+    let eddsa = signed_by(&header("EdDSA", "ed"), &claims, |text| issuer.ed25519.sign(text).as_ref().to_vec());
+    for (kind, token) in [("RS256", &rs256), ("PS256", &ps256), ("EdDSA", &eddsa), ("ES256", &issuer.token(&claims))] {
+        assert_eq!(run(&address, Some(token), "return 1").0, 200, "{kind}");
+        // One bit of the signature.
+        let (text, signature) = token.rsplit_once('.').unwrap();
+        let mut signature = BASE64.decode(signature).unwrap();
+        signature[20] ^= 1;
+        let changed = format!("{text}.{}", BASE64.encode(signature));
+        assert_eq!(run(&address, Some(&changed), "return 1").0, 401, "{kind}");
+    }
+    // A signature is of the kind that its header says, by a key of that kind.
+    for (case, token) in [
+        ("PS as RS", signed_by(&header("RS256", "rsa"), &claims, |text| rsa(&RSA_PSS_SHA256, text))),
+        ("RS as PS", signed_by(&header("PS256", "rsa"), &claims, |text| rsa(&RSA_PKCS1_SHA256, text))),
+        ("key of another kind", signed_by(&header("RS256", "ed"), &claims, |text| rsa(&RSA_PKCS1_SHA256, text))),
+    ] {
+        assert_eq!(run(&address, Some(&token), "return 1").0, 401, "{case}");
     }
     drop(gateway);
 }
@@ -227,14 +328,44 @@ fn the_token_of_a_caller_reaches_no_server_behind_the_gateway() {
     });
     user.config(&json!({ "mcpServers": servers }));
     assert_eq!(user.log_in(&["login", "notes"]).code, 0);
-    let (gateway, address) = serve_servers(&user, &issuer, json!({}), &servers);
+    let functions = json!({ "readNotes": { "tool": "notes.read" } });
+    let (gateway, address) = serve_settings(&user, &issuer, json!({}), &servers, functions);
     let token = issuer.token(&issuer.claims(""));
     let read = |code: &str| run(&address, Some(&token), code).2.to_string();
     wait_for(|| read("return await notes.read({})").contains("done"));
     wait_for(|| read("try { return await pets.listPets({}) } catch (e) { return e.message }").contains("no token"));
     // The same in a program that an interpreter runs.
     assert!(read("const all = []; for (const n of [1]) all.push(await notes.read({})); return all").contains("done"));
+    // And at the other doors: MCP, a WebSocket, and a function in an RPC session.
+    let before = server.fake.seen.lock().unwrap().headers.len();
+    let code = "return await notes.read({})";
+    let mcp = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "call_tool_chain", "arguments": { "code": code }, "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        },
+    } });
+    let headers = format!(
+        "authorization: Bearer {token}\r\naccept: application/json\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: tools/call\r\nmcp-name: call_tool_chain\r\n"
+    );
+    let answered = request_with(&address, "POST /mcp", &headers, &mcp);
+    assert!(answered.2.to_string().contains("done"), "{answered:?}");
+    assert!(by_socket(&address, &token, code).contains("done"));
+    // Sessions are for holders of a key.
+    let (_, _, session) = request(&address, "POST /v1/sessions", Some(KEY), &json!({ "functions": ["readNotes"] }));
+    let (id, own_token) = (session["executionId"].as_str().unwrap(), session["token"].as_str().unwrap());
+    let args = json!({ "args": [{}] });
+    let answered = request(&address, &format!("POST /rpc/{id}/readNotes"), Some(own_token), &args);
+    assert_eq!(answered.2["result"], "done", "{answered:?}");
     let seen = server.fake.seen.lock().unwrap();
+    assert!(seen.headers.len() > before, "the calls of these doors were seen too");
+    assert!(
+        !seen.headers.iter().any(|header| header.contains(own_token) || header.contains(KEY)),
+        "{:?}",
+        seen.headers
+    );
     let own = |header: &&String| header.starts_with("authorization: Bearer canary-access-");
     assert!(seen.headers.iter().filter(own).count() >= 2, "{:?}", seen.headers);
     let others = seen.headers.iter().filter(|header| header.starts_with("authorization:") && !own(header)).count();
@@ -242,4 +373,5 @@ fn the_token_of_a_caller_reaches_no_server_behind_the_gateway() {
     assert!(!seen.headers.iter().any(|header| header.contains(&token)), "{:?}", seen.headers);
     drop(seen);
     drop(gateway);
+    user.check_no_secret();
 }

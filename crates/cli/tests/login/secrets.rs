@@ -71,6 +71,42 @@ fn literal_secrets_of_other_clients_are_moved() {
 }
 
 #[test]
+fn literal_secrets_inside_of_values_are_moved_and_what_stays_is_told() {
+    let user = User::new();
+    let servers = json!({
+        "base": {
+            "command": "true",
+            "args": ["postgresql://bob:canary-of-argument@db.example/app"],
+            "env": {
+                "DATABASE_URL": "mysql://app:canary-of-variable@db.example/app",
+                "EXTRA_HEADERS": "{\"Authorization\": \"Bearer canary-of-json\", \"Accept\": \"*/*\"}",
+                "OPTS": "--level debug --token canary-of-options",
+            },
+        },
+        "web": { "url": "https://bob:canary-of-url@web.example/mcp", "headers": { "Cookie": "session=canary-of-cookie" } },
+        "odd": { "command": "true", "args": ["-y", "K3y9x7Q2z"] },
+    });
+    let file = user.file("elsewhere/mcp.json", &json!({ "mcpServers": servers }).to_string());
+    let moved = user.run(&["import", &file, "--move-secrets"]);
+    assert_eq!(moved.code, 0, "{moved:?}");
+    let stays: Vec<&str> = moved.stderr.lines().filter(|line| line.contains("stays in the file")).collect();
+    assert_eq!(stays, ["odd: one of `args` may be a secret, or have one; it stays in the file"], "{moved:?}");
+    let config = std::fs::read_to_string(user.home().join(".config/toolgate/toolgate.json")).unwrap();
+    for written in [
+        "postgresql://bob:${keyring:base.argument}@db.example/app",
+        "mysql://app:${keyring:base.DATABASE_URL}@db.example/app",
+        r#"{\"Authorization\": \"${keyring:base.EXTRA_HEADERS}\", \"Accept\": \"*/*\"}"#,
+        "--level debug --token ${keyring:base.OPTS}",
+        "https://bob:${keyring:web.url}@web.example/mcp",
+        r#""Cookie": "${keyring:web.Cookie}""#,
+    ] {
+        assert!(config.contains(written), "{written}: {config}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    user.check_no_secret();
+}
+
+#[test]
 fn literal_secrets_stay_where_nobody_can_be_asked() {
     let user = User::new();
     let servers = json!({ "git": { "command": "true", "env": { "GITHUB_TOKEN": "ghp-0123456789" } } });

@@ -15,6 +15,10 @@ use crate::fake::{Behaviour, Fake};
 
 /// The value of the variable that configurations of these tests name.
 const CLIENT_SECRET: &str = "canary-client-secret";
+/// What gateways of all tests replied over HTTP.
+static REPLIES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Answers the questions of a command at a terminal.
+const ANSWERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal/answers.py");
 
 /// A server behind OAuth, on a runtime of its own.
 pub(crate) struct Server {
@@ -74,12 +78,20 @@ impl User {
         self.start_with(args, &[])
     }
 
+    /// Starts a command at a terminal of its own, which answers its questions.
+    pub(crate) fn start_at_terminal(&self, answers: &str, args: &[&str], variables: &[(&str, &str)]) -> Running {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal/answers.py");
+        let words = [&[script, answers, env!("CARGO_BIN_EXE_toolgate")], args].concat();
+        self.start_program("python3", &words, &[&[("TOOLGATE_LOG", "error"), ("NO_COLOR", "1")], variables].concat())
+    }
+
     pub(crate) fn start_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command.args(args).current_dir(self.home()).env_clear().env("HOME", self.home());
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("CLIENT_SECRET", CLIENT_SECRET);
-        command.env("TOOLGATE_LOG", "trace").envs(variables.iter().copied());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.start_program(env!("CARGO_BIN_EXE_toolgate"), args, variables)
+    }
+
+    fn start_program(&self, program: &str, args: &[&str], variables: &[(&str, &str)]) -> Running {
+        let mut command = self.command(program, variables);
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stderr = reader(child.stderr.take().unwrap());
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -90,6 +102,33 @@ impl User {
             first: String::new(),
             printed: Arc::clone(&self.printed),
         }
+    }
+
+    fn command(&self, program: &str, variables: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.home()).env_clear().env("HOME", self.home());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("CLIENT_SECRET", CLIENT_SECRET);
+        command.env("TOOLGATE_LOG", "trace").envs(variables.iter().copied());
+        command
+    }
+
+    /// Runs a command at a terminal with a browser. Each text that is typed comes after what is shown with it, and where that
+    /// says that it is not shown, once that is so.
+    pub(crate) fn run_at_terminal(&self, args: &[&str], answers: &[(&str, &str)]) -> Ran {
+        let seconds = |shown: &str| (!shown.contains("not shown")).then_some(0.0);
+        let browser =
+            self.file("browser.py", "import sys, urllib.request\nurllib.request.urlopen(sys.argv[1]).read()\n");
+        let answers: Vec<_> = answers.iter().map(|(shown, typed)| (shown, typed, seconds(shown))).collect();
+        let answers = serde_json::to_string(&answers).unwrap();
+        let mut command = self.command("python3", &[("BROWSER", &format!("python3 {browser} %s"))]);
+        let output = command.args([ANSWERS, &answers, env!("CARGO_BIN_EXE_toolgate")]).args(args).output().unwrap();
+        let ran: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        assert_eq!(ran["unanswered"], serde_json::json!([]), "{ran}");
+        let text = |name: &str| ran[name].as_str().unwrap().replace("\r\n", "\n");
+        let (stdout, stderr) = (text("stdout"), text("terminal"));
+        self.printed.lock().unwrap().extend([stdout.clone(), stderr.clone()]);
+        Ran { code: ran["code"].as_i64().and_then(|code| i32::try_from(code).ok()).unwrap(), stdout, stderr }
     }
 
     /// Runs a command with nothing on standard input.
@@ -117,6 +156,8 @@ impl User {
         let printed = self.printed.lock().unwrap();
         let leak = printed.iter().find(|text| text.contains("canary"));
         assert_eq!(leak, None, "printed");
+        let replies = REPLIES.lock().unwrap();
+        assert_eq!(replies.iter().find(|text| text.contains("canary")), None, "replied over HTTP");
         let mut files = Vec::new();
         collect(self.home(), &mut files);
         assert!(!files.is_empty());
@@ -174,6 +215,7 @@ impl Running {
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        self.printed.lock().unwrap().push(line.clone());
         self.keep_arguments();
         line
     }
@@ -204,10 +246,24 @@ impl Running {
     }
 }
 
+/// What a command printed that a test ends is searched for secrets as well.
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // A process that outlives the command may have its output open: it is not waited for without end.
+        let end = Instant::now() + Duration::from_secs(30);
+        for output in [self.stdout.take().map(reader), self.stderr.take()].into_iter().flatten() {
+            while !output.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // A test that failed may have left the lock poisoned.
+            if output.is_finished()
+                && let (Ok(text), Ok(mut printed)) = (output.join(), self.printed.lock())
+            {
+                printed.push(text);
+            }
+        }
     }
 }
 
@@ -217,6 +273,11 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Strin
         let _ = from.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
+}
+
+/// Keeps a reply of a gateway, to be searched for secrets.
+pub(crate) fn keep_reply(reply: &str) {
+    REPLIES.lock().unwrap().push(reply.to_owned());
 }
 
 /// Opens a page as a browser does: to the end of its redirects.

@@ -86,6 +86,10 @@ fn what_add_cannot_mean_is_refused_with_what_it_can() {
         assert!(code == 2 && stderr.contains(message), "{args:?}: {stderr}");
     };
     refused(&["add", "x", "foo"], "toolgate add x -- foo");
+    refused(&["add", "x", "npx", "foo"], "toolgate add x -- npx foo");
+    refused(&["add", "x", "npx", "-y", "foo"], "toolgate add x -- npx -y foo");
+    refused(&["add", "x", "docker", "run", "-i", "--rm", "a b"], "toolgate add x -- docker run -i --rm 'a b'");
+    refused(&["add", "x", "https://x.example", "more"], "unexpected argument");
     refused(&["add", "x", "https://x.example", "--env", "A=b"], "--header");
     refused(&["add", "x", "--header", "A=b", "--", "prog"], "--env");
     refused(&["add", "x", "--transport", "stdio", "https://x.example"], "a program after --");
@@ -97,8 +101,9 @@ fn what_add_cannot_mean_is_refused_with_what_it_can() {
 #[test]
 fn connect_takes_served_servers_out_and_disconnect_puts_them_back() {
     let user = User::with_demo("tracker");
-    let before =
-        json!({ "mcpServers": { "tracker": { "command": "t", "env": { "K": "s3cret" } }, "own": { "command": "o" } } });
+    let program = env!("CARGO_BIN_EXE_toolgate");
+    let tracker = json!({ "command": program, "args": ["demo"], "env": { "K": "s3cret" } });
+    let before = json!({ "mcpServers": { "tracker": tracker, "own": { "command": "o" } } });
     user.write(".cursor/mcp.json", &before.to_string());
     let (code, _, stderr) = user.try_run(&["connect", "cursor"]);
     assert!(code == 0 && stderr.contains("--take-over") && stderr.contains("next:"), "{stderr}");
@@ -113,6 +118,34 @@ fn connect_takes_served_servers_out_and_disconnect_puts_them_back() {
     let (code, screen) = user.on_terminal(&["connect", "cursor"], "y\n");
     assert!(code == 0 && screen.contains("taken out"), "{screen}");
     assert!(json_of(&user, ".cursor/mcp.json")["mcpServers"]["tracker"].is_null());
+}
+
+#[test]
+fn connect_leaves_servers_that_only_have_the_name_of_one_of_toolgates() {
+    let user = User::with_home_elsewhere();
+    let own = json!({ "mcpServers": {
+        "other": { "command": "npx", "args": ["-y", "one"] }, "remote": { "url": "https://one.example/mcp" },
+        "place": { "command": "node", "args": ["index.js"], "cwd": "/a" }, "named": { "url": "${SERVER_URL}" },
+        "off": { "command": "o", "disabled": true }, "moved": { "command": "m", "args": ["--token", "${keyring:moved.token}"] },
+    } });
+    std::fs::create_dir_all(user.home().join(".config/toolgate")).expect("a folder");
+    std::fs::write(user.home().join(OWN), own.to_string()).expect("written");
+    let before = json!({ "mcpServers": {
+        "other": { "command": "npx", "args": ["-y", "two"] }, "remote": { "url": "https://two.example/mcp" },
+        "place": { "command": "node", "args": ["index.js"], "cwd": "/b" }, "named": { "url": "https://own.example/mcp" },
+        "off": { "command": "o" }, "moved": { "command": "m", "args": ["--token", "s3cret"] },
+    } });
+    std::fs::create_dir_all(user.home().join(".cursor")).expect("a folder");
+    std::fs::write(user.home().join(".cursor/mcp.json"), before.to_string()).expect("written");
+    let (code, _, stderr) = user.try_run(&["connect", "cursor", "--take-over"]);
+    assert!(code == 0 && stderr.contains("taken out, because Toolgate serves them: moved\n"), "{stderr}");
+    assert!(stderr.contains("kept in cursor") && stderr.contains("other") && stderr.contains("off"), "{stderr}");
+    let text = std::fs::read_to_string(user.home().join(".cursor/mcp.json")).expect("the file");
+    let after: Value = serde_json::from_str(&text).expect("JSON");
+    for name in ["other", "remote", "off", "place", "named"] {
+        assert_eq!(after["mcpServers"][name], before["mcpServers"][name], "{name}");
+    }
+    assert!(after["mcpServers"]["moved"].is_null(), "{after}");
 }
 
 #[test]

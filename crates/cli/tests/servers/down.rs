@@ -1,6 +1,7 @@
 //! A server that is down, or cannot be started as it is configured, costs its own tools and no others.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -82,6 +83,50 @@ fn a_search_among_known_tools_does_not_wait_for_a_server_that_never_answers() {
     let (code, stdout, stderr) = user.try_run(&["search", "get", "issue"]);
     assert!(code == 0 && stdout.contains("tracker.get_issue"), "{stdout}{stderr}");
     assert!(stderr.contains("silent: still starting; `toolgate list` waits for it"), "{stderr}");
+    assert!(user.run(&["call", "tracker.get_issue", r#"{"number":1}"#]).contains("\"number\": 1"));
+}
+
+/// A program of the shell in the user's home.
+fn write_program(user: &User, name: &str, command: &str) -> String {
+    let program = user.path(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{command}\n")).expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    program.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn a_call_by_hand_waits_for_a_server_that_comes_up_at_its_second_start() {
+    let user = User::new();
+    let started = user.path("started");
+    let demo = format!("exec '{}' demo", env!("CARGO_BIN_EXE_toolgate"));
+    let command = format!("if [ -e '{0}' ]; then {demo}; fi; : > '{0}'; exit 3", started.display());
+    user.run(&["add", "late", "--", &write_program(&user, "server", &command)]);
+    assert!(user.run(&["call", "late.get_issue", r#"{"number":7}"#]).contains("\"number\": 7"));
+    assert!(started.exists());
+    // One that does not come up says why.
+    user.run(&["add", "dead", "--", "/no/such/program"]);
+    let (code, _, stderr) = user.try_run(&["call", "dead.get_issue"]);
+    assert!(code == 2 && stderr.contains("dead: can't run /no/such/program"), "{stderr}");
+}
+
+#[test]
+fn types_of_known_servers_do_not_wait_for_one_that_never_answers() {
+    let user = User::new();
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    // Nothing is cached. Waiting for the start of all would take as long as the tests may.
+    let config = json!({
+        "mcpServers": { "tracker": demo, "silent": { "command": "/bin/sleep", "args": ["1000"] } },
+        "toolgate": { "limits": { "start_timeout": "10m" } },
+    });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let (code, stdout, stderr) = user.try_run(&["types"]);
+    assert_eq!(code, 1, "some are missing: {stderr}");
+    assert!(stdout.contains("get_issue"), "{stdout}");
+    assert!(stderr.contains("left out") && stderr.contains("silent: still starting"), "{stderr}");
+    let file = user.path("tools.d.ts");
+    let (code, _, stderr) = user.try_run(&["types", "--out", file.to_str().expect("UTF-8")]);
+    assert!(code == 1 && stderr.contains("silent: still starting"), "{stderr}");
+    assert!(std::fs::read_to_string(&file).expect("written").contains("get_issue"));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
     answers.py '[["text to wait for", "what is typed then", seconds before]…]' COMMAND…
 
+Without seconds, the text is typed once the terminal does not show what is typed.
 Standard input and standard error are the terminal, standard output is a pipe. Prints {"code", "stdout", "terminal"}.
+In place of what is typed, {"touch": FILE} makes a file: the question is shown.
 """
 import fcntl
 import json
@@ -45,7 +47,15 @@ while time.time() < deadline:
     if answers and answers[0][0] in seen[at:]:
         text, typed, seconds = answers.pop(0)
         at = seen.index(text, at) + len(text)
-        time.sleep(seconds)
+        if seconds is None:
+            # What is typed before would be shown, and thrown away.
+            while termios.tcgetattr(master)[3] & termios.ECHO and time.time() < deadline:
+                time.sleep(0.01)
+        else:
+            time.sleep(seconds)
+        if isinstance(typed, dict):
+            open(typed["touch"], "w").close()
+            continue
         os.write(master, (typed if typed == CTRL_C else typed + "\n").encode())
 if child.poll() is None and time.time() >= deadline:
     child.kill()

@@ -89,9 +89,6 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Login, place: &Locatio
     if let (Some(page), None) = (&raw.authorization_url, &raw.token_url) {
         checker.wrong(&page.place, "has no use without a token URL", "add \"tokenUrl\"");
     }
-    if let (Some(issuer), Some(_)) = (&raw.issuer, &raw.token_url) {
-        checker.wrong(&issuer.place, "has no use beside a token URL", "remove \"issuer\" or \"tokenUrl\"");
-    }
     if let (Some(url), None, LoginGrant::AuthorizationCode) = (&raw.token_url, &raw.authorization_url, grant) {
         checker.wrong(&url.place, "a person needs a page to log in", "add \"authorizationUrl\"");
     }

@@ -39,6 +39,7 @@ pub use telemetry::TelemetrySettings;
 
 use super::problem::{Problem, Unset};
 use super::raw::{self, Raw};
+use super::text::split_path;
 use super::values::{
     Allowed, BackendName, Bytes, EgressWord, Engine, FunctionName, Isolation, Mode, ResultFormat, Reuse, SecretPlace,
     StoreSetting,
@@ -91,6 +92,12 @@ impl Incomplete {
         names
     }
 
+    /// The variables, headers and credentials whose values cannot be used for another reason: a file is missing, a command failed.
+    pub fn unusable(&self) -> BTreeSet<(ValueSection, String)> {
+        let others = self.problems.iter().filter(|problem| problem.unset.is_none());
+        others.filter_map(|problem| ValueSection::of_setting(&problem.path)).collect()
+    }
+
     /// One line for people and models: `needs configuration: set GITHUB_TOKEN`.
     pub fn reason(&self) -> String {
         format!("needs configuration: {}", self.lacks())
@@ -111,6 +118,33 @@ impl Incomplete {
         let others = self.problems.iter().filter(|problem| problem.unset.is_none());
         parts.extend(others.map(sentence));
         parts.join("; ")
+    }
+}
+
+/// A section of a server whose members are values with names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueSection {
+    /// Environment variables.
+    Env,
+    /// Headers of requests.
+    Headers,
+    /// Credentials, or the settings of a login.
+    Auth,
+}
+
+impl ValueSection {
+    /// The section and the name of a setting of a server, such as `mcpServers.github.env.TOKEN`.
+    fn of_setting(path: &str) -> Option<(Self, String)> {
+        let keys = split_path(path);
+        let [servers, _, section, name @ ..] = keys.as_slice() else { return None };
+        let section = match section.as_str() {
+            "env" => Self::Env,
+            "headers" => Self::Headers,
+            "auth" => Self::Auth,
+            _ => return None,
+        };
+        let is_server = ["mcpServers", "servers"].contains(&servers.as_str());
+        (is_server && !name.is_empty()).then(|| (section, name.join(".")))
     }
 }
 

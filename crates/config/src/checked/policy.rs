@@ -46,7 +46,7 @@ fn rule(checker: &mut Checker<'_>, raw: &Located<raw::PolicyRule>) -> Option<Rul
         ("stage", super::flag(&raw.stage, false)),
     ] {
         if used && does.is_some_and(|does| does != Action::Ask) {
-            checker.warn(place, format!("{setting} has no effect: the rule asks nobody"), "");
+            checker.warn(place, format!("{setting} has no effect: the rule asks no one"), "");
         }
     }
     if raw.limits.is_some() && does == Some(Action::Deny) {

@@ -69,6 +69,20 @@ const SCHEMES: [&str; 5] = ["bearer", "basic", "token", "apikey", "digest"];
 pub struct SecretValues(BTreeSet<Secret>);
 
 impl SecretValues {
+    /// The secrets of a variable, a header or another setting with a name.
+    pub fn of_named(name: &str, value: &str) -> Self {
+        let mut secrets = Self::default();
+        secrets.add_named(name, value);
+        secrets
+    }
+
+    /// The secrets among the arguments of a program.
+    pub fn of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut secrets = Self::default();
+        secrets.add_arguments(arguments);
+        secrets
+    }
+
     /// The values.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(Secret::expose)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::checker::Checker;
 use crate::raw::{self, Located, RawText};
-use crate::values::{Endpoint, Glob, HostName, HttpAuth, KeyHash, Origin, Rate};
+use crate::values::{Endpoint, Glob, HostName, HttpAuth, KeyHash, MetricsAccess, Origin, Rate};
 use toolgate_wire::CallRate;
 
 /// The HTTP service.
@@ -26,6 +26,10 @@ pub struct Http {
     pub allowed_origins: Vec<Origin>,
     /// Accepted host names besides this machine's own.
     pub allowed_hosts: Vec<HostName>,
+    /// Who may read the metrics.
+    pub metrics: MetricsAccess,
+    /// The SHA-256 of a key that opens the metrics and nothing else.
+    pub metrics_key: Option<KeyHash>,
 }
 
 impl Default for Http {
@@ -38,6 +42,8 @@ impl Default for Http {
             oauth: None,
             allowed_origins: vec![],
             allowed_hosts: vec![],
+            metrics: MetricsAccess::Callers,
+            metrics_key: None,
         }
     }
 }
@@ -96,6 +102,7 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
             "the address is not a loopback address, but without keys only clients on this machine may connect";
         checker.warn(&setting.place, message, "add toolgate.http.keys");
     }
+    let metrics_key = metrics_key(checker, raw, &keys);
     Http {
         bind,
         keys,
@@ -104,7 +111,25 @@ pub(super) fn check(checker: &mut Checker<'_>, raw: &raw::Http) -> Http {
         oauth,
         allowed_origins: checker.list(&raw.allowed_origins).unwrap_or_default(),
         allowed_hosts: checker.list(&raw.allowed_hosts).unwrap_or_default(),
+        metrics: checker.get(&raw.metrics).unwrap_or(MetricsAccess::Callers),
+        metrics_key,
     }
+}
+
+/// The key for metrics, which opens nothing else.
+fn metrics_key(checker: &mut Checker<'_>, raw: &raw::Http, keys: &[Key]) -> Option<KeyHash> {
+    let key = checker.get(&raw.metrics_key);
+    if let (Some(key), Some(setting)) = (&key, &raw.metrics_key)
+        && keys.iter().any(|other| other.hash == *key)
+    {
+        let help = "make another key for metrics, which opens nothing else";
+        checker.wrong(&setting.place, "this key is one of toolgate.http.keys too", help);
+    }
+    if let (Some(MetricsAccess::Key), Some(setting), None) = (checker.get(&raw.metrics), &raw.metrics, &raw.metrics_key)
+    {
+        checker.wrong(&setting.place, "there is no key for metrics", "add toolgate.http.metrics_key");
+    }
+    key
 }
 
 fn check_oauth(checker: &mut Checker<'_>, oauth: &Located<raw::HttpOAuth>) -> Option<HttpOAuth> {

@@ -9,17 +9,18 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
+use super::import::{self, Projects};
 use super::{Client, Roots, Scope};
 use crate::checked::starts_toolgate;
 use crate::edit::{ClientEdit, EditError, WrittenFile, write_private};
-use crate::vars::Env;
+use crate::vars::{self, Env};
 
 /// The name of Toolgate's entry in the files of clients.
 const NAME: &str = "toolgate";
 
 /// The command by which a client starts Toolgate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launch {
+pub struct ClientLaunch {
     /// The program, preferably an absolute path, because the PATH of a client may differ.
     pub command: String,
     /// Its arguments, such as `serve --config …`.
@@ -92,7 +93,7 @@ pub fn write(
     client: Client,
     scope: Scope,
     roots: &Roots,
-    launch: &Launch,
+    launch: &ClientLaunch,
     take: &[String],
     moved: &MovedServers,
 ) -> Result<WrittenFile, ConnectError> {
@@ -149,6 +150,78 @@ pub fn servers(client: Client, scope: Scope, roots: &Roots) -> Result<Vec<String
         text("command").is_some_and(|command| starts_toolgate(command, args.iter().filter_map(Json::as_str)))
     };
     Ok(entries.into_iter().filter(|(name, entry)| name != NAME && !is_toolgate(entry)).map(|(name, _)| name).collect())
+}
+
+/// The client's own servers of which Toolgate has one of the same name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SharedServers {
+    /// Toolgate serves the same program or address.
+    pub same: Vec<String>,
+    /// Toolgate's server is another one, or disabled while the client's is not.
+    pub different: Vec<String>,
+}
+
+/// Compares the client's own servers with those that Toolgate serves, by the entries of its configuration.
+pub fn shared_servers(
+    client: Client,
+    scope: Scope,
+    roots: &Roots,
+    served: &Map<String, Json>,
+) -> Result<SharedServers, ConnectError> {
+    let found = import::found(client, roots, Projects::All).servers;
+    let mut shared = SharedServers::default();
+    for name in servers(client, scope, roots)? {
+        let Some(entry) = served.get(&name).and_then(Json::as_object) else { continue };
+        let mut own = found.iter().filter(|server| server.scope == scope && server.name == name).peekable();
+        let is_same = own.peek().is_some() && own.all(|server| is_same_server(entry, &server.raw));
+        if is_same { &mut shared.same } else { &mut shared.different }.push(name);
+    }
+    Ok(shared)
+}
+
+/// Whether an entry of Toolgate's configuration starts or reaches what a client's entry does. Its variables and headers may differ.
+fn is_same_server(served: &Map<String, Json>, own: &Map<String, Json>) -> bool {
+    let is_disabled = |entry: &Map<String, Json>| entry.get("disabled").and_then(Json::as_bool) == Some(true);
+    let text = |entry: &Map<String, Json>, key: &str| entry.get(key).and_then(Json::as_str).map(str::to_owned);
+    let arguments = |entry: &Map<String, Json>| match entry.get("args") {
+        Some(Json::Array(args)) => args.iter().map(|arg| arg.as_str().unwrap_or_default().to_owned()).collect(),
+        _ => Vec::new(),
+    };
+    let same_text = |key: &str| match (text(served, key), text(own, key)) {
+        // A reference alone may stand for anything.
+        (Some(served), Some(own)) if vars::is_reference(&served) => served == own,
+        (Some(served), Some(own)) => is_same_text(&served, &own),
+        (served, own) => served == own,
+    };
+    // A server of a project gets the folder of its file where its entry names none.
+    let same_folder = text(served, "cwd").is_none() || text(own, "cwd").is_none() || same_text("cwd");
+    let (ours, theirs): (Vec<String>, Vec<String>) = (arguments(served), arguments(own));
+    let same_arguments =
+        ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(served, own)| is_same_text(served, own));
+    (!is_disabled(served) || is_disabled(own))
+        && same_text("command")
+        && same_text("url")
+        && same_folder
+        && same_arguments
+}
+
+/// Whether a text of Toolgate's configuration is a client's text, with `${…}` in place of what was moved to another place.
+fn is_same_text(served: &str, own: &str) -> bool {
+    let mut pieces = Vec::new();
+    let mut rest = served;
+    while let Some((before, (_, after))) =
+        rest.split_once("${").and_then(|(before, reference)| Some((before, reference.split_once('}')?)))
+    {
+        pieces.push(before);
+        rest = after;
+    }
+    let Some((first, middle)) = pieces.split_first() else { return served == own };
+    let Some(mut left) = own.strip_prefix(first).and_then(|own| own.strip_suffix(rest)) else { return served == own };
+    for piece in middle {
+        let Some((_, after)) = left.split_once(piece) else { return false };
+        left = after;
+    }
+    true
 }
 
 /// Whether the client starts Toolgate, in general or in the working directory.
@@ -210,8 +283,8 @@ fn file(client: Client, scope: Scope, roots: &Roots) -> Result<PathBuf, ConnectE
     roots.file(client, scope).ok_or(ConnectError::NoProjects(client))
 }
 
-fn entry(client: Client, launch: &Launch) -> Map<String, Json> {
-    let Launch { command, args } = launch;
+fn entry(client: Client, launch: &ClientLaunch) -> Map<String, Json> {
+    let ClientLaunch { command, args } = launch;
     let entry = match client {
         Client::Claude | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Cline => {
             json!({ "command": command, "args": args })
@@ -230,5 +303,27 @@ fn entry(client: Client, launch: &Launch) -> Map<String, Json> {
     match entry {
         Json::Object(map) => map,
         _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_stands_for_what_was_moved() {
+        for (served, own, same) in [
+            ("npx", "npx", true),
+            ("npx", "uvx", false),
+            ("--token=${keyring:a.token}", "--token=abc", true),
+            ("${keyring:a.token}", "abc", true),
+            ("https://${env:U}:${env:P}@a.example/mcp", "https://bob:secret@a.example/mcp", true),
+            ("https://${env:U}@a.example/mcp", "https://bob@b.example/mcp", false),
+            ("${HOME}/x", "${HOME}/x", true),
+            ("a${b", "a${b", true),
+            ("ab${c}bc", "abc", false),
+        ] {
+            assert_eq!(is_same_text(served, own), same, "{served} {own}");
+        }
     }
 }

@@ -22,6 +22,7 @@ pub use template::template;
 use super::clients::MAX_CLIENT_FILE_BYTES;
 use super::problem::Problem;
 use super::text::{Format, Source};
+use super::vars;
 
 /// The reason for rejecting an edit whose result differs from the expected change.
 pub(super) const UNSUPPORTED_LAYOUT: &str = "its layout is not supported";
@@ -121,18 +122,26 @@ pub fn server_names(file: &Path) -> Result<Vec<String>, EditError> {
     if file.exists() { names(&open(file)?) } else { Ok(Vec::new()) }
 }
 
+/// The entries of all servers of a configuration file, by their names.
+pub fn server_entries(file: &Path) -> Result<Map<String, Json>, EditError> {
+    if file.exists() { entries(&open(file)?) } else { Ok(Map::new()) }
+}
+
 fn names(source: &Source) -> Result<Vec<String>, EditError> {
+    Ok(entries(source)?.into_iter().map(|(name, _)| name).collect())
+}
+
+fn entries(source: &Source) -> Result<Map<String, Json>, EditError> {
     let tree = json_of(source)?;
     let sections = ["mcpServers", "servers"].into_iter().filter_map(|section| tree.get(section)?.as_object().cloned());
-    Ok(sections.flat_map(|section| section.into_iter().map(|(name, _)| name)).collect())
+    Ok(sections.flatten().collect())
 }
 
 /// Whether an entry has a value in `env` or `headers` that is not just a reference, or arguments or a URL, which may contain tokens.
 fn may_have_secrets(entry: &Map<String, Json>) -> bool {
     let is_reference = |value: &Json| {
-        let whole = |text: &str| text.starts_with("${") && text.find('}') == Some(text.len() - 1);
         // A default may be the secret.
-        value.as_str().is_some_and(|text| whole(text) && !text.contains(":-"))
+        value.as_str().is_some_and(|text| vars::is_reference(text) && !text.contains(":-"))
     };
     let literal =
         |key: &str| entry.get(key).and_then(Json::as_object).is_some_and(|map| !map.values().all(is_reference));
@@ -155,6 +164,29 @@ pub fn remove(file: &Path, name: &str) -> Result<WrittenFile, EditError> {
     }
     let text = take(&source, &["toolgate", "backends"], name)?;
     file::replace(&original, text.as_deref().unwrap_or(source.text()), Backup::Latest, Mode::Kept)
+}
+
+/// Sets the client of a server's login: members of its `auth`, or of the login in the `auth` of an API.
+pub fn set_client(file: &Path, name: &str, client: &Map<String, Json>) -> Result<WrittenFile, EditError> {
+    let source = open(file)?;
+    let tree = json_of(&source)?;
+    let of_server = |section: &&str| tree.get(section).and_then(|servers| servers.get(name));
+    let section = ["mcpServers", "servers"].into_iter().find(|section| of_server(section).is_some());
+    let section = section.ok_or_else(|| EditError::Absent(name.to_owned()))?;
+    let auth = of_server(&section).and_then(|server| server.get("auth"));
+    let login_of = |auth: Option<&Json>| {
+        let mut login = auth.and_then(Json::as_object).cloned().unwrap_or_default();
+        login.extend(client.clone());
+        login
+    };
+    let is_api = of_server(&section).and_then(|server| server.get("type")).is_some_and(|kind| kind == "openapi");
+    let mut logins = auth.and_then(Json::as_object).filter(|_| is_api).into_iter().flatten();
+    // The login of an API is the one member that is not a credential itself.
+    let text = match logins.find(|(_, login)| login.is_object()) {
+        Some((scheme, login)) => put(&source, &[section, name, "auth"], scheme, &login_of(Some(login)))?,
+        None => put(&source, &[section, name], "auth", &login_of(auth))?,
+    };
+    file::replace(&source, &text, Backup::Latest, Mode::Kept)
 }
 
 /// Creates a configuration file from the template. Fails if the file exists.

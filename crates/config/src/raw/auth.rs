@@ -16,7 +16,7 @@ section! {
         client_secret = "clientSecret": RawText<String>,
         /// The HTTPS URL of a document that describes this client, for authorization servers that read such.
         client_metadata = "clientMetadata": RawText<Endpoint>,
-        /// The only issuer that this client logs in at, as its metadata names it. Credentials are sent to no other, whatever the server names.
+        /// The only issuer that this client logs in at, as its metadata names it. Credentials are sent to no other, whatever the server names. Beside tokenUrl, the issuer that the redirect of a login must name, if it names one; by default any of the origin of authorizationUrl.
         issuer: RawText<Endpoint>,
         /// Who logs in: a person with a browser (authorization_code), or the client itself (client_credentials).
         grant: RawText<LoginGrant>,

@@ -22,9 +22,9 @@ use super::problem::Problem;
 use super::text::Source;
 use super::text::tree::{Node, Value};
 use super::values::{
-    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, Millis, Mode,
-    Origin, Period, PolicyAction, Rate, ResultFormat, Reuse, RunStorePlace, SecretPlace, Start, StoreSetting, ToolPath,
-    TransportKind, UnknownCalls,
+    Allowed, Bytes, EgressWord, Endpoint, Engine, Glob, HostName, HttpAuth, Isolation, KeyHash, Method, MetricsAccess,
+    Millis, Mode, Origin, Period, PolicyAction, Rate, ResultFormat, Reuse, RunStorePlace, SecretPlace, Start,
+    StoreSetting, ToolPath, TransportKind, UnknownCalls,
 };
 
 /// The settings of a file, with the problems found while reading them.
@@ -161,7 +161,7 @@ section! {
         egress: RawEgress,
         /// Hosts and networks that guarded outgoing HTTP may reach besides the public internet.
         guard: Guard,
-        /// What several gateways share: the URL of a Redis server for sessions, or of a PostgreSQL database for durable runs (postgres://…). By default nothing (memory).
+        /// What several gateways share: the URL of a Redis server for sessions, or of a PostgreSQL database for durable runs and learned types (postgres://…). By default nothing (memory).
         store: RawText<StoreSetting>,
         /// Durable runs.
         runs: Runs,
@@ -322,6 +322,10 @@ section! {
         allowed_origins: Vec<Located<RawText<Origin>>>,
         /// Accepted host names besides those of this machine.
         allowed_hosts: Vec<Located<RawText<HostName>>>,
+        /// Who may read /metrics: every caller and the holder of metrics_key (callers), the latter only (key), or everyone who reaches the service (open): they see totals and no names of servers.
+        metrics: RawText<MetricsAccess>,
+        /// A key that opens /metrics and nothing else: sha256: followed by its SHA-256 as 64 hexadecimal digits.
+        metrics_key: RawText<KeyHash>,
     }
 }
 
@@ -416,7 +420,7 @@ section! {
         sandbox: RawSandbox,
         /// Prefix its tools with the server's name in direct mode. If off, a tool keeps its own name unless another tool has it.
         prefix: bool,
-        /// Learn the types of results that its tools do not declare: kinds and keys, never values. false also forgets what was learned of it.
+        /// Learn the types of results that its tools do not declare: kinds and keys, never values. false also forgets what was learned of it, in the database of runs too.
         learn_types: bool,
         /// What its tools do, by their names or by patterns of them: takes precedence over what the server says. Of patterns that fit one tool, the one with the most letters counts.
         tools: Table<ToolTraits>,
@@ -496,7 +500,7 @@ impl RawSetting for RawEgress {
 section! {
     /// Durable runs: programs whose calls are kept in a store, so that they survive their process.
     Refused Runs {
-        /// Where they are kept: an SQLite file, or a PostgreSQL database (postgres://…) that several gateways share.
+        /// Where they are kept: an SQLite file, or a PostgreSQL database (postgres://…) that several gateways share, which then has the learned types too.
         store: RawText<RunStorePlace>,
         /// The file with the key that encrypts them, which only this user can read; it is created when it does not exist. Gateways that share a database need the same key.
         key_file: RawText<String>,

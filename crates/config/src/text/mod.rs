@@ -197,6 +197,31 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     }
 }
 
+/// The keys of a path that [`join`] made, without indices.
+pub(crate) fn split_path(path: &str) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let quoted = rest.strip_prefix("[\"").and_then(|after| after.split_once("\"]"));
+        if let Some((key, after)) = quoted {
+            keys.push(key.replace("\\\"", "\"").replace("\\\\", "\\"));
+            rest = after;
+            continue;
+        }
+        let plain = rest.strip_prefix('.').unwrap_or(rest);
+        let end = plain.find(['.', '[']).unwrap_or(plain.len());
+        let (key, after) = plain.split_at(end);
+        if key.is_empty() {
+            // An index of a list.
+            rest = after.split_once(']').map_or("", |(_, after)| after);
+        } else {
+            keys.push(key.to_owned());
+            rest = after;
+        }
+    }
+    keys
+}
+
 /// The offsets of the lines. A line ends with `\n`, `\r\n` or a single `\r`, as in YAML.
 fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();

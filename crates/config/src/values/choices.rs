@@ -132,6 +132,18 @@ choice! {
 }
 
 choice! {
+    /// Who may read the metrics of the HTTP service.
+    MetricsAccess {
+        /// Every caller of the service, and the holder of the key for metrics.
+        Callers = "callers",
+        /// The holder of the key for metrics only.
+        Key = "key",
+        /// Everyone who reaches the service.
+        Open = "open",
+    }
+}
+
+choice! {
     /// The transport of a server, with the spellings of other clients.
     TransportKind {
         /// A child process that communicates over stdin and stdout.

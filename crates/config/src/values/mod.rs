@@ -7,8 +7,8 @@ mod policy;
 mod units;
 
 pub use choices::{
-    EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, Mode, PolicyAction, PolicyAnnotation, PolicyProfile,
-    ResultFormat, Reuse, SecretPlace, Start, TransportKind, UnknownCalls,
+    EgressWord, Engine, HttpAuth, Isolation, LoginGrant, Method, MetricsAccess, Mode, PolicyAction, PolicyAnnotation,
+    PolicyProfile, ResultFormat, Reuse, SecretPlace, Start, TransportKind, UnknownCalls,
 };
 pub use names::{BackendName, FunctionName, Glob, ToolPath};
 pub use net::{Allowed, Endpoint, HostName, Origin, RunStorePlace, StoreSetting};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use toolgate_config::Env;
-use toolgate_config::clients::connect::{self, ConnectError, Launch, MovedServers};
+use toolgate_config::clients::connect::{self, ClientLaunch, ConnectError, MovedServers};
 use toolgate_config::clients::import::{self, FoundServer, Projects};
 use toolgate_config::clients::{Client, Os, Roots, Scope};
 use toolgate_config::edit::WrittenFile;
@@ -42,7 +42,7 @@ impl Machine {
         &self,
         client: Client,
         scope: Scope,
-        launch: &Launch,
+        launch: &ClientLaunch,
         take: &[&str],
     ) -> Result<WrittenFile, ConnectError> {
         let take: Vec<String> = take.iter().map(|name| (*name).to_owned()).collect();
@@ -258,8 +258,8 @@ fn a_client_without_files_has_no_servers() {
     }
 }
 
-fn launch() -> Launch {
-    Launch {
+fn launch() -> ClientLaunch {
+    ClientLaunch {
         command: "/opt/toolgate".to_owned(),
         args: vec!["serve".to_owned(), "--config".to_owned(), "/c.json".to_owned()],
     }
@@ -290,7 +290,7 @@ fn connecting_keeps_the_rest_and_a_backup() {
     assert_eq!(std::fs::read_to_string(first.backup.clone().unwrap()).unwrap(), before);
     let after = std::fs::read_to_string(&file).unwrap();
     insta::assert_snapshot!(after);
-    let moved = Launch { command: "/new/toolgate".to_owned(), ..launch() };
+    let moved = ClientLaunch { command: "/new/toolgate".to_owned(), ..launch() };
     let second = machine.connect(Client::Cursor, Scope::Project, &moved, &[]).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), after.replace("/opt/toolgate", "/new/toolgate"));
     assert_ne!(second.backup, first.backup);

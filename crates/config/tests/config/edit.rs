@@ -39,6 +39,40 @@ fn removed(name: &str, text: &str, server: &str) -> Result<String, EditError> {
     Ok(std::fs::read_to_string(file).unwrap())
 }
 
+/// Sets the client of the server `s`; its `auth` is as expected afterwards, and comments are kept.
+#[track_caller]
+fn check_client(name: &str, text: &str, expected: Json) {
+    let (_folder, file) = Folder::with(name, text);
+    edit::set_client(&file, "s", &entry(json!({"clientId": "me", "redirectPort": 8123}))).unwrap();
+    let source = Source::open(&file).unwrap();
+    let tree = source.tree().unwrap().to_json();
+    let section = if text.contains("mcpServers") { "mcpServers" } else { "servers" };
+    assert_eq!(tree[section]["s"]["auth"], expected, "{}", source.text());
+    assert_eq!(source.text().contains("one"), text.contains("one"), "{}", source.text());
+}
+
+#[test]
+fn the_client_of_a_login_is_put_beside_what_is_there() {
+    let client = json!({"clientId": "me", "redirectPort": 8123});
+    let json = "{\n  \"mcpServers\": {\n    \"s\": {\n      \"url\": \"https://a.example/mcp\" // one\n    }\n  }\n}\n";
+    check_client("a.json", json, client.clone());
+    check_client("a.yaml", "mcpServers:\n  s:\n    url: https://a.example/mcp  # one\n", client.clone());
+    check_client("a.toml", "[mcpServers.s]\nurl = \"https://a.example/mcp\" # one\n", client);
+    check_client(
+        "a.json",
+        r#"{"servers": {"s": {"url": "https://a.example/mcp", "auth": {"scopes": ["a"], "clientId": "old"}}}}"#,
+        json!({"scopes": ["a"], "clientId": "me", "redirectPort": 8123}),
+    );
+    let api = r#"{"type": "openapi", "spec": "a.yaml", "auth": {"key": "k", "oauth": {"scopes": ["a"]}}}"#;
+    check_client(
+        "a.json",
+        &format!(r#"{{"mcpServers": {{"s": {api}}}}}"#),
+        json!({"key": "k", "oauth": {"scopes": ["a"], "clientId": "me", "redirectPort": 8123}}),
+    );
+    let (_folder, file) = Folder::with("a.json", "{}");
+    assert!(matches!(edit::set_client(&file, "s", &Map::new()), Err(EditError::Absent(name)) if name == "s"));
+}
+
 fn check_remove(name: &str, text: &str, server: &str, expected: &str) {
     assert_eq!(removed(name, text, server).unwrap(), expected, "{text}");
 }

@@ -64,6 +64,19 @@ fn no_key_has_the_name_of_the_local_user() {
 }
 
 #[test]
+fn the_key_for_metrics_is_there_and_is_no_other_key() {
+    let hash = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let check = |http: serde_json::Value, expected: &str| {
+        let text = serde_json::json!({"toolgate": {"http": http}}).to_string();
+        let problems = read(text.into_bytes(), "toolgate.json").expect_err("refused");
+        assert!(shown(&problems).contains(expected), "{}", shown(&problems));
+    };
+    check(serde_json::json!({"metrics": "key"}), "there is no key for metrics");
+    let keys = serde_json::json!([{"name": "a", "hash": hash}]);
+    check(serde_json::json!({"keys": keys, "metrics_key": hash}), "this key is one of toolgate.http.keys too");
+}
+
+#[test]
 fn good_files_mean_what_they_say() {
     for name in ["full.jsonc", "vscode.json", "empty.json"] {
         let file = fixtures("good").into_iter().find(|file| name_of(file) == name).unwrap();
@@ -134,11 +147,6 @@ fn an_api_must_have_a_document_and_a_base() {
         (format!(r#"{{"type": "openapi", "spec": "a.yaml", {base}, "allowHosts": ["a b"]}}"#), "must be a host"),
         (r#"{"url": "https://a.example/mcp", "auth": {"allowHosts": ["a b"]}}"#.to_owned(), "must be a host"),
         (r#"{"url": "https://a.example/mcp", "auth": {"issuer": "as.example"}}"#.to_owned(), "must be a URL"),
-        (
-            r#"{"url": "https://a.example/mcp", "auth": {"issuer": "https://b.example", "tokenUrl": "https://b.example/t", "authorizationUrl": "https://b.example/a"}}"#
-                .to_owned(),
-            "has no use beside a token URL",
-        ),
     ] {
         let found = read_server(&server);
         assert!(found.contains(expected), "{server}: {found}");
@@ -147,6 +155,9 @@ fn an_api_must_have_a_document_and_a_base() {
         read_server(&format!(r#"{{"type": "openapi", "spec": "https://pets.example.com/o.json", {base}}}"#)),
         ""
     );
+    // The issuer of a login whose endpoints are configured is what its redirects name.
+    let login = r#"{"issuer": "https://b.example/t", "tokenUrl": "https://b.example/t", "authorizationUrl": "https://b.example/a"}"#;
+    assert_eq!(read_server(&format!(r#"{{"url": "https://a.example/mcp", "auth": {login}}}"#)), "");
 }
 
 #[test]
@@ -244,6 +255,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
         r#"{"toolgate": {"http": {"keys": [{"name": "a", "hash": 1}]}}}"#,
         r#"{"toolgate": {"http": {"allowed_origins": ["x"]}}}"#,
         r#"{"toolgate": {"http": {"allowed_hosts": ["a/b"]}}}"#,
+        r#"{"toolgate": {"http": {"metrics": "all"}}}"#,
+        r#"{"toolgate": {"http": {"metrics_key": "sha256:1"}}}"#,
         r#"{"mcpServers": {"a": {"command": "x"}}, "toolgate": {"backends": {"a": {"alow": []}}}}"#,
         r#"{"mcpServers": {"a": {"command": "x"}}, "toolgate": {"backends": {"a": {"allow": [""]}}}}"#,
         r#"{"toolgate": {"functions": {"f": {"url": "x"}}}}"#,

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use toolgate_guest::lockdown::{Reuse, Without};
 
 use super::runs::{EngineState, Executor};
-use super::{Engine, EngineChoice, IsolationMode};
+use super::{Engine, EngineChoice, IsolationMode, MigrationTarget};
 use crate::migrate::{KnownPrograms, RacePolicy};
 use crate::oom::OomCounters;
 use crate::process::{FORKS_PER_ZYGOTE, Pool, StartError, WorkerCommand, Zygote};
@@ -21,7 +21,7 @@ pub struct EngineBuilder {
     isolation: IsolationMode,
     engine: EngineChoice,
     v8: V8Settings,
-    rehearse: bool,
+    target: MigrationTarget,
     race: RacePolicy,
     worker: WorkerCommand,
     without: Without,
@@ -39,8 +39,8 @@ impl Default for EngineBuilder {
             isolation: IsolationMode::default(),
             engine: EngineChoice::default(),
             v8: V8Settings::default(),
-            rehearse: false,
-            race: RacePolicy::WhenIdle,
+            target: MigrationTarget::default(),
+            race: RacePolicy::default(),
             worker: WorkerCommand::default(),
             without: Without::default(),
             reuse: Reuse::default(),
@@ -68,16 +68,14 @@ impl EngineBuilder {
         EngineBuilder { v8, ..self }
     }
 
-    /// Migrates runs to a second QuickJS worker instead of V8: the same code, without the cost of V8. For tests.
-    #[doc(hidden)]
-    pub fn rehearse_migration(self) -> Self {
-        EngineBuilder { rehearse: true, race: RacePolicy::Never, ..self }
+    /// The interpreter that a run of [`EngineChoice::Auto`] migrates to.
+    pub fn migrates_to(self, target: MigrationTarget) -> Self {
+        EngineBuilder { target, ..self }
     }
 
-    /// Migrates without stopping the first worker, whether or not a core is idle. For tests.
-    #[doc(hidden)]
-    pub fn always_race(self) -> Self {
-        EngineBuilder { race: RacePolicy::Always, ..self }
+    /// When both workers of a run that migrates go on.
+    pub fn race(self, race: RacePolicy) -> Self {
+        EngineBuilder { race, ..self }
     }
 
     /// The program that is started as the zygote.
@@ -133,7 +131,7 @@ impl EngineBuilder {
             executor,
             v8,
             engine: self.engine,
-            rehearse: self.rehearse,
+            target: self.target,
             race: self.race,
             programs: KnownPrograms::default(),
             queue,

@@ -16,7 +16,7 @@ use tokio_util::sync::DropGuard;
 use toolgate_wire::{Code, Failure, Report};
 
 pub use builder::EngineBuilder;
-pub use request::{ComputeOptions, EngineChoice, IsolationMode, Request, UnknownEngine};
+pub use request::{ComputeOptions, EngineChoice, IsolationMode, MigrationTarget, Request, UnknownEngine};
 
 use crate::outcome;
 use crate::process::StartError;

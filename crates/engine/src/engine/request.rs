@@ -34,6 +34,17 @@ pub enum EngineChoice {
     V8,
 }
 
+/// Where a run of [`EngineChoice::Auto`] goes on that has computed for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MigrationTarget {
+    /// V8, if there is one.
+    #[default]
+    V8,
+    /// A second QuickJS worker: the whole of a migration on a machine without a V8, and nothing gained by it. No setting of the
+    /// configuration chooses it.
+    QuickJs,
+}
+
 impl EngineChoice {
     /// The name used on the command line, in requests and in configuration.
     pub fn name(self) -> &'static str {

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::frame::{Question, Seed};
 use toolgate_wire::{
     Code, Destination, Failure, Interpreter, Isolation, IsolationLevel, Limits, Logs, Outcome, Report, Start, Usage,
+    Warning,
 };
 
-use super::{EngineChoice, Request};
+use super::{EngineChoice, MigrationTarget, Request};
 use crate::cancel::on_cancel;
 use crate::host::Host;
 use crate::migrate::{KnownPrograms, PendingWorker, ProgramKey, RacePolicy, Thresholds};
@@ -31,7 +32,7 @@ pub(super) struct EngineState {
     pub(super) executor: Executor,
     pub(super) v8: V8,
     pub(super) engine: EngineChoice,
-    pub(super) rehearse: bool,
+    pub(super) target: MigrationTarget,
     pub(super) race: RacePolicy,
     pub(super) programs: KnownPrograms,
     pub(super) queue: Arc<TurnQueue>,
@@ -86,7 +87,7 @@ impl EngineState {
             usage: Usage { queued_ms: queued.as_secs_f64() * 1e3, ..execution.usage },
             isolation: execution.isolation,
             engine: execution.engine,
-            warnings: run.warnings,
+            warnings: run.warnings.into_iter().map(Warning::from).collect(),
         }
     }
 
@@ -151,7 +152,7 @@ impl EngineState {
             let computed = Duration::from_secs_f64(execution.usage.cpu_ms / 1e3);
             self.programs.remember(program, moved.map(|moved| moved.to), computed);
         }
-        if moved.is_some() && !self.rehearse {
+        if moved.is_some() && self.target == MigrationTarget::V8 {
             self.refill_v8(run);
         }
         match moved.map(|moved| moved.to) {
@@ -160,10 +161,14 @@ impl EngineState {
         }
     }
 
-    /// Whether a run may migrate: the choice is [`EngineChoice::Auto`], and there is a V8.
+    /// Whether a run may migrate: the choice is [`EngineChoice::Auto`], and there is what it migrates to.
     fn may_migrate(&self, run: &AcceptedRun) -> bool {
         let choice = run.request.engine.unwrap_or(self.engine);
-        choice == EngineChoice::Auto && (self.rehearse || self.v8.pool().is_ok())
+        let is_there = match self.target {
+            MigrationTarget::V8 => self.v8.pool().is_ok(),
+            MigrationTarget::QuickJs => true,
+        };
+        choice == EngineChoice::Auto && is_there
     }
 
     /// The program of a run that may migrate, and when it does.
@@ -177,7 +182,7 @@ impl EngineState {
 
     /// Starts the worker that a run migrates to.
     fn start_target(&self, pool: &Pool, run: &AcceptedRun) -> std::io::Result<Box<dyn PendingWorker>> {
-        if self.rehearse {
+        if self.target == MigrationTarget::QuickJs {
             return pool.rehearsal_worker();
         }
         let v8 = self.v8.pool().map_err(std::io::Error::other)?;

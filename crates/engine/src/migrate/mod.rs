@@ -31,7 +31,8 @@ use crate::pump::Lost;
 use crate::socket::WorkerSocket;
 
 pub(crate) use known::{KnownPrograms, ProgramKey};
-pub(crate) use race::{RacePolicy, Raced};
+pub use race::RacePolicy;
+pub(crate) use race::Raced;
 
 /// How often a starting target is checked.
 const TARGET_PROBE_INTERVAL: Duration = Duration::from_millis(2);

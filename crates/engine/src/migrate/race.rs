@@ -7,14 +7,15 @@ use super::{MigrationFailure, TargetWorker};
 use crate::pump::{Finished, Lost, Pump};
 use crate::socket::WorkerSocket;
 
-/// When the source goes on beside the target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RacePolicy {
+/// When a run that migrates goes on in its first worker while the second one repeats it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RacePolicy {
     /// While a core is idle.
+    #[default]
     WhenIdle,
-    /// Always, for tests.
+    /// Whatever else the machine does.
     Always,
-    /// Never.
+    /// Never: the first worker is stopped.
     Never,
 }
 

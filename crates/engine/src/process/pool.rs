@@ -135,7 +135,7 @@ impl Pool {
         Err(NoWorker::Start(io::Error::other(format!("workers end before they are ready: {failure:?}")).into()))
     }
 
-    /// A QuickJS worker as the target of a migration, for tests of migration without V8.
+    /// A QuickJS worker as the target of a migration.
     pub(crate) fn rehearsal_worker(&self) -> io::Result<Box<dyn PendingWorker>> {
         let idle = match self.next_idle() {
             Some(Waiting::Forked(idle)) => idle,

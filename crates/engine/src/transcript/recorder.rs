@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_wire::{CallId, CallState, FromWorker, ToWorker};
+use toolgate_wire::{CallErrorCode, CallId, CallState, FromWorker, ToWorker};
 
 use crate::call_replies::RunSoFar;
 use crate::host::{Host, HostCall, HostError, HostFuture};
@@ -73,7 +73,7 @@ pub(crate) fn hold_back(recorder: Arc<dyn Recorder>, host: Arc<dyn Host>, id: Ca
     Box::pin(async move {
         recorder.before_effect(id).await.map_err(|error| {
             let message = format!("{} was not called, because it could not be made durable: {error}", call.target);
-            HostError::not_sent("NOT_DURABLE", message)
+            HostError::not_sent(CallErrorCode::NotDurable, message)
         })?;
         let target = call.target.clone();
         let answer = host.call(call).await;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolgate_wire::foreign_text::clipped;
 
 use super::parent::{MemorySize, ParentThread, WorkerSpec};
 use super::worker::{Idle, Ready, Unready};
@@ -91,7 +92,7 @@ impl Pool {
                 Err(Unready::Ended(printed)) => stderr = printed,
             }
         }
-        let shown: String = stderr.trim().chars().take(MAX_STDERR_SHOWN).collect();
+        let shown = clipped(stderr.trim(), MAX_STDERR_SHOWN);
         Err(NoWorker::Start(io::Error::other(format!("deno ended before it was ready: {shown}"))))
     }
 

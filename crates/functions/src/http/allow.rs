@@ -6,6 +6,7 @@
 use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use toolgate_wire::foreign_text::clipped;
 use url::Host;
 
 /// Hosts and networks that the guard allows.
@@ -36,7 +37,7 @@ impl AllowList {
     }
 
     fn add(&mut self, entry: &str) -> Result<(), BadAllowEntry> {
-        let bad = || BadAllowEntry(entry.chars().take(128).collect());
+        let bad = || BadAllowEntry(clipped(entry, 128).into_owned());
         if let Some(network) = parse_network(entry) {
             self.networks.push(network);
             return Ok(());

@@ -1,7 +1,8 @@
 //! Questions about calls as forms that MCP clients show, and what people filled in.
 //!
-//! Up to three calls have a form each, in which the arguments can be edited; more are one form with a choice for each call.
-//! A call whose arguments cannot be shown whole is not asked about here: nobody approves what they cannot see.
+//! Up to three calls have a form each, in which the arguments can be edited; more are one form with a choice for each call, of whatever
+//! kind its question is. In it, what a server asks has the fields of the server's form beside the choice.
+//! A call whose arguments cannot be shown whole is not asked about here: a person must see what is approved.
 
 use serde_json::{Map, Value, json};
 use toolgate_wire::foreign_text;
@@ -17,6 +18,8 @@ const MAX_IN_FORM: usize = 20;
 const MAX_SHOWN: usize = 2_000;
 /// Characters of a reason that a person gives.
 const MAX_REASON: usize = 500;
+/// Fields of a server's form that are shown in the one form for many calls; a form with more stands alone.
+const MAX_FIELDS: usize = 8;
 /// The name of the one form for many calls.
 const MANY: &str = "calls";
 
@@ -28,15 +31,32 @@ pub(crate) fn showable(pending: &[PendingView]) -> Vec<&PendingView> {
 
 /// `inputRequests` for these questions.
 pub(crate) fn requests(shown: &[&PendingView]) -> Value {
-    if !is_batch(shown) {
-        return Value::Object(shown.iter().map(|question| (key(question), single(question))).collect());
+    let is_one_of_many = is_one_of_many(shown);
+    let (together, alone): (Vec<&PendingView>, Vec<&PendingView>) =
+        shown.iter().copied().partition(|question| is_one_of_many(question));
+    let mut requests: Map<String, Value> = alone.iter().map(|question| (key(question), single(question))).collect();
+    if !together.is_empty() {
+        requests.insert(MANY.to_owned(), many(&together));
     }
-    json!({ MANY: many(shown) })
+    Value::Object(requests)
 }
 
-/// Whether the questions are one form. What a server asks is a form of its own.
-fn is_batch(shown: &[&PendingView]) -> bool {
-    shown.len() > MAX_SINGLE && shown.iter().all(|question| !matches!(question.about, About::Form { .. }))
+/// Which questions are in the one form: all of more than three, other than long forms of servers. None if only one would be.
+fn is_one_of_many(shown: &[&PendingView]) -> impl Fn(&PendingView) -> bool + use<> {
+    let are_together = shown.len() > MAX_SINGLE && shown.iter().filter(|question| fits_in_one(question)).count() > 1;
+    move |question| are_together && fits_in_one(question)
+}
+
+fn fits_in_one(question: &PendingView) -> bool {
+    fields_of(question).is_none_or(|fields| fields.len() <= MAX_FIELDS)
+}
+
+/// The fields that a server asks for; `None` where a person decides about a call.
+fn fields_of(question: &PendingView) -> Option<Map<String, Value>> {
+    match &question.about {
+        About::Form { schema, .. } => Some(schema["properties"].as_object().cloned().unwrap_or_default()),
+        About::Rule | About::UnknownEffect { .. } | About::ChangedSchema { .. } => None,
+    }
 }
 
 fn key(question: &PendingView) -> String {
@@ -71,17 +91,27 @@ fn single(question: &PendingView) -> Value {
         let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
         return json!({ "method": "elicitation/create", "params": params });
     }
-    let message = format!("A program wants to call {}\nApprove it?", sentence(question));
-    let properties = json!({
+    let message = match &question.login {
+        Some(_) => format!(
+            "A program's call waits for a login: {}\nLog in, then approve. Deny lets the call fail.",
+            sentence(question)
+        ),
+        None => format!("A program wants to call {}\nApprove it?", sentence(question)),
+    };
+    let mut properties = object(json!({
         "decision": { "type": "string", "title": "Decision", "enum": ["approve", "deny", "stop"] },
-        "arguments": {
-            "type": "string", "title": "Arguments", "description": "JSON; change it to send something else.",
-            "default": visible_json(question.arguments.0.get()),
-        },
         "reason": { "type": "string", "title": "Reason", "description": "What the program is told when you deny." },
-        "remember": { "type": "string", "title": "Remember", "enum": ["once", "run", "session", "always"], "default": "once" },
-    });
-    form(message, object(properties), vec!["decision".to_owned()])
+    }));
+    if question.about.is_rule() && question.login.is_none() {
+        properties.extend(object(json!({
+            "arguments": {
+                "type": "string", "title": "Arguments", "description": "JSON; change it to send something else.",
+                "default": visible_json(question.arguments.0.get()),
+            },
+            "remember": { "type": "string", "title": "Remember", "enum": ["once", "run", "session", "always"], "default": "once" },
+        })));
+    }
+    form(message, properties, vec!["decision".to_owned()])
 }
 
 /// The same JSON with every character escaped that must not be shown as it is. White space aside, these stand in strings only.
@@ -100,15 +130,37 @@ fn visible_json(json: &str) -> String {
 
 fn many(shown: &[&PendingView]) -> Value {
     let lines = shown.iter().map(|question| format!("{}: {}", question.call_id, sentence(question)));
-    let message = format!("A program wants to make {} calls:\n{}", shown.len(), lines.collect::<Vec<_>>().join("\n"));
-    let choice = |question: &&PendingView| {
-        let title = format!("Call {}", question.call_id);
-        (key(question), json!({ "type": "string", "title": title, "enum": ["approve", "deny", "stop"] }))
-    };
-    let mut properties: Map<String, Value> = shown.iter().map(choice).collect();
-    let required = properties.keys().cloned().collect();
+    let message = format!("{} calls of a program wait for you:\n{}", shown.len(), lines.collect::<Vec<_>>().join("\n"));
+    let mut properties = Map::new();
+    for question in shown {
+        let (title, fields) = (format!("Call {}", question.call_id), fields_of(question));
+        let choices = if fields.is_some() { ["answer", "deny", "stop"] } else { ["approve", "deny", "stop"] };
+        properties.insert(key(question), json!({ "type": "string", "title": title, "enum": choices }));
+        for (name, mut field) in fields.into_iter().flatten() {
+            let shown = field["title"].as_str().unwrap_or(&name).to_owned();
+            field["title"] = Value::from(format!("{title}: {shown}"));
+            properties.insert(field_key(question, &name), field);
+        }
+    }
+    // A field of a server's form is needed only where the form is answered.
+    let required = shown.iter().map(|question| key(question)).collect();
     properties.insert("reason".to_owned(), json!({ "type": "string", "title": "Reason for what you deny" }));
     form(message, properties, required)
+}
+
+/// The name of a field of a server's form in the one form for many calls.
+fn field_key(question: &PendingView, name: &str) -> String {
+    format!("{}_{name}", key(question))
+}
+
+/// What was filled in for the fields of one server's form in the one form for many calls.
+fn fields_in(question: &PendingView, content: &Value) -> Value {
+    let names = fields_of(question).unwrap_or_default();
+    let filled = names.into_iter().filter_map(|(name, _)| {
+        let value = content.get(field_key(question, &name))?.clone();
+        Some((name, value))
+    });
+    Value::Object(filled.collect())
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -144,18 +196,18 @@ pub(crate) enum Unanswered {
 /// Reads `inputResponses`. Only calls that were shown can be decided.
 pub(crate) fn read(shown: &[&PendingView], responses: &Map<String, Value>) -> Filled {
     let mut filled = Filled::default();
-    let many = responses.get(MANY).filter(|_| is_batch(shown));
+    let is_one_of_many = is_one_of_many(shown);
     for question in shown {
-        let key = key(question);
-        let Some(response) = many.or_else(|| responses.get(&key)) else {
+        let (key, is_batch) = (key(question), is_one_of_many(question));
+        let Some(response) = responses.get(if is_batch { MANY } else { &key }) else {
             filled.unanswered = Unanswered::Dismissed;
             continue;
         };
         let content = &response["content"];
         match response["action"].as_str() {
             Some("accept") => {
-                let word = if many.is_some() { &content[&key] } else { &content["decision"] };
-                match decision(question, word, content, many.is_some()) {
+                let word = if is_batch { &content[&key] } else { &content["decision"] };
+                match decision(question, word, content, is_batch) {
                     Some(decision) => filled.decisions.push(decision),
                     None => filled.unanswered = Unanswered::Dismissed,
                 }
@@ -171,9 +223,16 @@ pub(crate) fn read(shown: &[&PendingView], responses: &Map<String, Value>) -> Fi
 }
 
 fn decision(question: &PendingView, word: &Value, content: &Value, is_batch: bool) -> Option<CallDecision> {
-    if let About::Form { schema, .. } = &question.about {
-        check_answer(schema, content).ok()?;
-        let arguments = Some(serde_json::value::to_raw_value(content).ok()?);
+    if let About::Form { schema, .. } = &question.about
+        && !(is_batch && matches!(word.as_str(), Some("deny" | "stop")))
+    {
+        let content = match (is_batch, word.as_str()) {
+            (true, Some("answer")) => fields_in(question, content),
+            (true, _) => return None,
+            (false, _) => content.clone(),
+        };
+        check_answer(schema, &content).ok()?;
+        let arguments = Some(serde_json::value::to_raw_value(&content).ok()?);
         return Some(CallDecision { decision: DecisionKind::Answer, arguments, reason: None, ..declined(question) });
     }
     let text = |name: &str| content[name].as_str().map(str::trim).filter(|text| !text.is_empty());
@@ -301,6 +360,44 @@ mod tests {
         let filled = read(&all, responses.as_object().unwrap());
         assert_eq!(shown(&filled), ["1 Approve r", "2 Approve r", "3 Deny r", "4 Stop r"]);
         assert_eq!(filled.unanswered, Unanswered::Dismissed, "the fifth was not decided");
+    }
+
+    /// The form of a server with so many fields.
+    fn asks_back(call_id: u32, fields: usize) -> PendingView {
+        let field = |n: usize| (format!("f{n}"), json!({ "type": "string", "title": format!("Field {n}") }));
+        let properties: Map<String, Value> = (0..fields).map(field).collect();
+        let schema = json!({ "type": "object", "properties": properties, "required": ["f0"] });
+        PendingView { about: About::Form { message: "who?".into(), schema }, ..question(call_id, "{}") }
+    }
+
+    #[test]
+    fn questions_of_all_kinds_are_in_the_one_form() {
+        let login = PendingView { login: Some("toolgate login bank".into()), ..question(3, "{}") };
+        let questions = [question(1, "{}"), asks_back(2, 2), login, asks_back(4, 1), asks_back(5, MAX_FIELDS + 1)];
+        let all: Vec<&PendingView> = questions.iter().collect();
+        let requests = requests(&all);
+        assert_eq!(requests.as_object().unwrap().keys().collect::<Vec<_>>(), ["call_5", "calls"]);
+        let schema = &requests["calls"]["params"]["requestedSchema"];
+        assert_eq!(schema["required"], json!(["call_1", "call_2", "call_3", "call_4"]));
+        assert_eq!(schema["properties"]["call_2"]["enum"], json!(["answer", "deny", "stop"]));
+        assert_eq!(schema["properties"]["call_2_f1"], json!({ "type": "string", "title": "Call 2: Field 1" }));
+        let content = json!({
+            "call_1": "approve", "call_2": "answer", "call_2_f0": "Ann", "call_3": "approve", "call_4": "deny", "reason": "r",
+        });
+        let long = json!({ "action": "accept", "content": { "f0": "x" } });
+        let responses = json!({ "calls": { "action": "accept", "content": content }, "call_5": long });
+        let filled = read(&all, responses.as_object().unwrap());
+        let expected =
+            ["1 Approve r", "2 Answer {\"f0\":\"Ann\"}", "3 Approve r", "4 Deny r", "5 Answer {\"f0\":\"x\"}"];
+        assert_eq!((shown(&filled), filled.unanswered), (expected.map(str::to_owned).to_vec(), Unanswered::No));
+        // An answer that does not fit its form answers nothing, and neither does an approval of a form.
+        for content in
+            [json!({ "call_2": "answer", "call_2_f1": "x" }), json!({ "call_2": "approve", "call_2_f0": "x" })]
+        {
+            let responses = json!({ "calls": { "action": "accept", "content": content } });
+            let filled = read(&all, responses.as_object().unwrap());
+            assert!(filled.decisions.is_empty() && filled.unanswered == Unanswered::Dismissed, "{content}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use toolgate_wire::foreign_text::clipped;
 
 use super::answer::{bounded, text_block};
 use toolgate_mcp::bounded_tree;
@@ -20,8 +21,8 @@ use toolgate_output::results::{Kept, Kind, ResultId};
 /// Nested lists of blocks, as `Promise.all` over picture tools gives them.
 const MAX_DEPTH: usize = 3;
 
-/// Bytes for the block that names the whole result where texts are cut.
-const FOOTER_ROOM: usize = 128;
+/// Bytes for the block with the sizes and the id of the whole result where texts are cut.
+const FOOTER_ROOM: usize = 160;
 
 /// The blocks that a returned value consists of, with at most `room` bytes beside their pictures; none if it is data, also where
 /// so many blocks would not fit without their texts. `keep` receives the value if a text does not fit.
@@ -37,9 +38,11 @@ pub(super) fn blocks(
     }
     let room = room.checked_sub(around.saturating_add(FOOTER_ROOM))?;
     let id = keep(Kept { kind: Kind::Json, text: returned.into() });
-    let footer = id.map(|id| format!("[Full result: {id} — read_result / query_result]"));
+    let processed = text_bytes(&blocks);
     let mut blocks = within(blocks, room);
-    blocks.extend(footer.map(text_block));
+    let id = id.map(|id| format!("\n[Full result: {id} — read_result / query_result]")).unwrap_or_default();
+    let sizes = toolgate_output::sizes(text_bytes(&blocks), processed);
+    blocks.push(text_block(format!("{sizes}{id}")));
     Some(blocks)
 }
 
@@ -197,7 +200,7 @@ fn name_of(value: &Value, number: usize) -> Option<String> {
         return None;
     }
     let mime = value["mimeType"].as_str().or(value["resource"]["mimeType"].as_str()).unwrap_or("unknown type");
-    let mime: String = mime.chars().take(64).collect();
+    let mime = clipped(mime, 64);
     let bytes = data.as_str()?.len() / 4 * 3;
     Some(format!("[{kind} {number}: {mime}, {:.1} KB, shown below]", bytes as f64 / 1024.0))
 }

@@ -4,26 +4,32 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_wire::{CallId, CallRecord, Target};
+use toolgate_wire::{CallErrorCode, CallId, CallState, Target};
 
 use super::answer::{self, failure};
+use super::direct_approval::{self, DirectApprover};
 use super::names::{Named, is_bare, named};
 use super::tools::is_taken;
-use super::{Shared, caller_of, direct_approval};
+use super::{Shared, caller_of};
 use toolgate_backends::ReplyMode;
 use toolgate_bridge::approvals::Approver;
-use toolgate_bridge::{Answer, REJECTED, RequestContext, RunCalls};
+use toolgate_bridge::{Answer, RequestContext, RunCalls, is_annotated_read_only};
 use toolgate_catalog::{Catalog, ToolRef};
-use toolgate_json::{Entry, Shape, unquote};
-use toolgate_mcp::result as unwrap;
-use toolgate_mcp::server::{Fault, RequestScope, ToolCall};
-use toolgate_run::DirectCall;
+use toolgate_json::{JsonEntry, Shape, unquote};
+use toolgate_mcp::TreeError;
+use toolgate_mcp::result::ToolResult;
+use toolgate_mcp::server::{Fault, RequestScope, ServiceAnswer, ToolCall};
+use toolgate_run::{Door, SingleCall};
+
+/// The most memory of a question that a server asks through us.
+const MAX_QUESTION_BYTES: usize = 4 << 20;
+/// The most memory of a result that names its contents twice.
+const MAX_TREE_BYTES: usize = 128 << 20;
 
 /// The names of one edition of the catalog.
 #[derive(Default)]
@@ -91,7 +97,12 @@ pub(super) fn text(shared: &Shared, name: &str, scope: &RequestScope) -> Option<
 }
 
 /// Calls it; the result, or the error, is the backend's own.
-pub(super) async fn call(shared: &Shared, backend: String, tool: String, mut call: ToolCall) -> Result<Value, Fault> {
+pub(super) async fn call(
+    shared: &Shared,
+    backend: String,
+    tool: String,
+    mut call: ToolCall,
+) -> Result<ServiceAnswer, Fault> {
     let (caller, session) = (caller_of(&call), call.caller);
     let approver = direct_approval::approver(shared, &mut call, &caller);
     // Each call is a run of its own for the policy.
@@ -106,86 +117,114 @@ pub(super) async fn call(shared: &Shared, backend: String, tool: String, mut cal
         approver: approver.clone().map(|approver| approver as Arc<dyn Approver>),
         ..RequestContext::of(&caller)
     };
-    let since = Instant::now();
     let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
+    let target = Target::Tool { backend: backend.clone(), tool: tool.clone() };
+    let history = shared.gateway.runner().history();
+    let read_only = shared.gateway.catalog().tool(&backend, &tool).is_some_and(is_annotated_read_only);
+    let begun = history.begin_call(SingleCall {
+        door: Door::Mcp("direct"),
+        caller: &caller,
+        origin: &call.origin,
+        session: Some(session),
+        target: &target,
+        arguments: &arguments,
+        read_only,
+    });
     let unasked = approver.as_ref().map(|_| {
         let context = RequestContext { approver: None, ..context.clone() };
         (call.arguments.clone(), context)
     });
     let mut answer = shared.gateway.bridge().call(&backend, &tool, call.arguments, context).await;
-    if let (Some(approver), Some((arguments, context))) = (&approver, unasked) {
-        if approver.asks() {
-            match approver.form(shared).await {
-                Some(form) => return Ok(form),
-                // Nothing was sent: the call is denied as one of a client without forms.
-                None => answer = shared.gateway.bridge().call(&backend, &tool, arguments, context).await,
+    if let (Some(approver), Some((arguments, context))) = (&approver, unasked)
+        && approver.asks()
+    {
+        match approver.form(shared).await {
+            Some(form) => {
+                // The client sends the call again with what the person said: this one ends unsent, and is no failure.
+                let mut record = begun.record();
+                record.state = CallState::NotSent;
+                record.decision = decided.take_decision(CallId(0)).map(Box::new);
+                history.end_call(begun, record, 0);
+                return Ok(form.into());
             }
-        }
-        if let Ok(Answer::Raw(request)) = answer {
-            answer = match unwrap::requests_input(&request) {
-                true => match approver.carry(shared, request).await {
-                    Ok(request) => Ok(Answer::Raw(request)),
-                    Err(why) => Err(HostError::new("INPUT_REQUIRED", why)),
-                },
-                false => Ok(Answer::Raw(request)),
-            };
+            // Nothing was sent: the call is denied as one of a client without forms.
+            None => answer = shared.gateway.bridge().call(&backend, &tool, arguments, context).await,
         }
     }
     let (result, failure) = match answer {
+        Ok(Answer::Raw(request)) if request.requests_input() => {
+            match question(shared, approver.as_deref(), request).await {
+                Ok(question) => (Ok(question.into()), None),
+                Err(error) => (failed(&error), Some(error)),
+            }
+        }
         Ok(answer) => {
-            let fault = match &answer {
-                Answer::Raw(raw) => unwrap::fault(raw).map(|fault| fault.message),
-                Answer::Text(_) | Answer::Value(_) => None,
-            };
-            (Ok(passed_on(answer)), fault.map(|message| HostError::new("TOOL_FAILED", message)))
+            let fault = answer.fault().map(|fault| fault.message);
+            match passed_on(answer) {
+                Ok(result) => (Ok(result), fault.map(|message| HostError::new(CallErrorCode::ToolFailed, message))),
+                Err(error) => (failed(&error), Some(error)),
+            }
         }
         Err(error) => (failed(&error), Some(error)),
     };
-    let bytes = result.as_ref().map_or(0, |result| result.to_string().len());
-    let mut record = CallRecord::begin(&Target::Tool { backend, tool }, arguments.len(), false);
+    let bytes = result.as_ref().map_or(0, |result| match result {
+        ServiceAnswer::Text(text) => text.as_str().len(),
+        ServiceAnswer::Value(value) => value.to_string().len(),
+    });
+    let mut record = begun.record();
     match failure {
         Some(error) => record.failed(error.state, &error.code, &error.message),
         None => record.applied(bytes),
     }
-    record.ms = since.elapsed().as_secs_f64() * 1e3;
     record.decision = decided.take_decision(CallId(0)).map(Box::new);
-    let bytes = bytes as u64;
-    let direct = DirectCall { record, bytes, arguments: &arguments, origin: &call.origin, session };
-    shared.gateway.runner().history().direct_call(&caller, direct);
+    history.end_call(begun, record, bytes as u64);
     result
 }
 
-/// The result type is set by the MCP server for the client's era.
-fn passed_on(answer: Answer) -> Value {
-    match answer {
-        Answer::Raw(request) if unwrap::requests_input(&request) => request,
-        Answer::Raw(Value::Object(mut result)) => {
-            result.shift_remove("resultType");
-            if !result.get("content").is_some_and(Value::is_array) {
-                result.insert("content".to_owned(), json!([]));
-            }
-            Value::Object(result)
+/// What a server asks of the client, with what its approver carries through the answer.
+async fn question(shared: &Shared, approver: Option<&DirectApprover>, request: ToolResult) -> Result<Value, HostError> {
+    let request = request.into_text().into_tree(MAX_QUESTION_BYTES);
+    let (request, _) = request.map_err(|error| HostError::new(CallErrorCode::TooLarge, error.to_string()))?;
+    match approver {
+        Some(approver) => {
+            approver.carry(shared, request).await.map_err(|why| HostError::new(CallErrorCode::InputRequired, why))
         }
-        answer => answer::text(match answer.into_value() {
+        None => Ok(request),
+    }
+}
+
+/// The text of the backend, with a list of contents if it has none. The result type is set by the MCP server for the client's era.
+fn passed_on(answer: Answer) -> Result<ServiceAnswer, HostError> {
+    let too_large =
+        |error: TreeError| HostError::new(CallErrorCode::TooLarge, format!("the result cannot be passed on: {error}"));
+    match answer {
+        Answer::Raw(result) if result.is_object() => {
+            let has_content = result.member("content", Shape::Array).is_some();
+            let text = result.into_text();
+            let text = if has_content { Ok(text) } else { text.with_member("content", Some("[]"), MAX_TREE_BYTES) };
+            text.map(ServiceAnswer::Text).map_err(too_large)
+        }
+        answer => Ok(answer::text(match answer.into_value() {
             Ok(Value::String(text)) => text,
             Ok(value) => value.to_string(),
             Err(error) => error.message,
-        }),
+        })
+        .into()),
     }
 }
 
 /// A tool that failed is a result; a backend that refused the call is its own error.
-fn failed(error: &HostError) -> Result<Value, Fault> {
-    let rejection = error.data.as_ref().filter(|_| error.code == REJECTED);
+fn failed(error: &HostError) -> Result<ServiceAnswer, Fault> {
+    let rejection = error.data.as_ref().filter(|_| error.code == CallErrorCode::Rejected);
     if let Some((code, message)) = rejection.and_then(|it| Some((it["code"].as_i64()?, it["message"].as_str()?))) {
         let data = rejection.map(|it| it["data"].clone()).filter(|data| !data.is_null());
         return Err(Fault::Rejected { code, message: message.to_owned(), data });
     }
     let mut result = failure(error.message.clone());
-    if let Some(data) = error.data.as_ref().filter(|data| data.is_object() && error.code == "TOOL_FAILED") {
+    if let Some(data) = error.data.as_ref().filter(|data| data.is_object() && error.code == CallErrorCode::ToolFailed) {
         result["structuredContent"] = data.clone();
     }
-    Ok(result)
+    Ok(result.into())
 }
 
 /// The tool as its backend lists it, under the name that it has here.
@@ -215,7 +254,7 @@ fn object(name: String, tool: ToolRef<'_>) -> Value {
 fn renamed(name: &str, text: &str) -> Option<Box<RawValue>> {
     let mut keys = HashSet::new();
     let mut members = Vec::new();
-    for Entry { key, value, .. } in toolgate_json::Value::of(text).entries() {
+    for JsonEntry { key, value, .. } in toolgate_json::Value::of(text).entries() {
         let key = key?;
         let named = unquote(key);
         match &*named {

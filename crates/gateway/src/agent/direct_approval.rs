@@ -190,12 +190,12 @@ impl Approver for DirectApprover {
         Box::pin(std::future::ready(self.verdict(&call)))
     }
 
-    fn answered(&self, _: CallId) -> Option<report::CallDecision> {
+    fn answered(&self, _: CallId) -> Option<report::DecisionRecord> {
         if !matches!(*self.outcome.lock(), Outcome::Approved(_) | Outcome::Edited | Outcome::Denied) {
             return None;
         }
         let reviewer = if self.caller.name.is_empty() { "local".to_owned() } else { self.caller.name.clone() };
-        Some(report::CallDecision { action: "ask", reviewer: Some(reviewer), ..report::CallDecision::default() })
+        Some(report::DecisionRecord { action: "ask", reviewer: Some(reviewer), ..report::DecisionRecord::default() })
     }
 }
 

@@ -14,16 +14,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::names::{Named, is_bare, named};
 use super::uri::shown;
-use super::{Shared, prompts, resources, waiting};
+use super::{Shared, caller_in, prompts, resources, waiting};
 use toolgate_backends::{Backend, BackendState, CallError, WatchError};
 use toolgate_bridge::RequestContext;
+use toolgate_json::Shape;
 use toolgate_mcp::client::{ClientRequest, ItemList, ListKind, MAX_ID_BYTES};
-use toolgate_mcp::result::requests_input;
-use toolgate_mcp::server::{Completion, Fault, PromptCall, RequestScope, ResourceCall, Watch};
-use toolgate_wire::Access;
+use toolgate_mcp::result::ToolResult;
+use toolgate_mcp::server::{
+    Completion, Fault, PromptCall, RequestScope, RequestTarget, ResourceCall, ServiceAnswer, Watch,
+};
+use toolgate_wire::{Access, ByteBudget};
 
 /// How long one backend may take to list what it has; those that take longer are left out.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most memory of a question or of completions.
+const MAX_SMALL_BYTES: usize = 4 << 20;
 /// What a server answers that has no such resource, in the legacy revisions.
 const NO_SUCH_RESOURCE: i64 = -32002;
 
@@ -48,14 +53,24 @@ async fn by_uri(shared: &Shared, access: &Access, kind: ListKind) -> Vec<Value> 
 }
 
 /// What a resource holds, as its backend gives it.
-pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<Vec<Value>, Fault> {
+pub(super) async fn read(shared: &Shared, call: ResourceCall) -> Result<ServiceAnswer, Fault> {
     let backend = owner(shared, &call.uri, &call.scope.caller.backends).await.ok_or_else(|| no_resource(&call.uri))?;
     permit(shared, &backend, "resources/read", json!({ "uri": call.uri }), &call.scope).await?;
-    let mut result = backend.ask(ClientRequest::Read { uri: call.uri }, None, call.caller).await.map_err(fault)?;
-    match result.get_mut("contents").map(Value::take) {
-        Some(Value::Array(contents)) => Ok(contents),
-        _ => Err(Fault::Internal(format!("{} gave no contents", backend.name()))),
-    }
+    let budget = budget(shared, &call.scope, call.caller);
+    let target = Some(RequestTarget::Resource(&call.uri));
+    let sent = shared.gateway.observe_sent(backend.name(), "resources/read", target, &call.trace);
+    let request = ClientRequest::Read { uri: call.uri };
+    let result = backend.ask(request, None, call.caller, budget, sent.context()).await;
+    sent.answered(&result);
+    let result = result.map_err(fault)?;
+    let has_contents = result.member("contents", Shape::Array).is_some();
+    let contents = result.into_text().into_member("contents").filter(|_| has_contents);
+    contents.map(ServiceAnswer::Text).ok_or_else(|| Fault::Internal(format!("{} gave no contents", backend.name())))
+}
+
+/// Counts what a backend answers until the client has taken it.
+fn budget(shared: &Shared, scope: &RequestScope, number: u64) -> ByteBudget {
+    shared.gateway.runner().caller_budget(&caller_in(scope, number))
 }
 
 /// Lets a client hear of changes of a backend's resource. One that no list has is none here: a backend might take any.
@@ -74,17 +89,31 @@ fn no_resource(uri: &str) -> Fault {
 }
 
 /// A prompt, filled in by its backend.
-pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<Value, Fault> {
+pub(super) async fn prompt(shared: &Shared, call: PromptCall) -> Result<ServiceAnswer, Fault> {
     let unknown = || Fault::NotFound(format!("there is no prompt named {}", shown(&call.name)));
     let (own, backend) = find_prompt(shared, &call.scope.caller.backends, &call.name).await.ok_or_else(unknown)?;
     permit(shared, &backend, "prompts/get", json!({ "name": own, "arguments": call.arguments }), &call.scope).await?;
+    let budget = budget(shared, &call.scope, call.caller);
+    let sent =
+        shared.gateway.observe_sent(backend.name(), "prompts/get", Some(RequestTarget::Prompt(&own)), &call.trace);
     let request = ClientRequest::Prompt { name: own, arguments: call.arguments };
-    let result = backend.ask(request, call.interactive_client.as_ref(), call.caller).await.map_err(fault)?;
-    match result.get("messages") {
-        Some(Value::Array(_)) => Ok(result),
-        _ if requests_input(&result) => Ok(result),
-        _ => Err(Fault::Internal(format!("{} gave no messages", backend.name()))),
+    let client = call.interactive_client.as_ref();
+    let result = backend.ask(request, client, call.caller, budget, sent.context()).await;
+    sent.answered(&result);
+    let result = result.map_err(fault)?;
+    if result.requests_input() {
+        return small(result).map(ServiceAnswer::Value);
     }
+    match result.member("messages", Shape::Array) {
+        Some(_) => Ok(ServiceAnswer::Text(result.into_text())),
+        None => Err(Fault::Internal(format!("{} gave no messages", backend.name()))),
+    }
+}
+
+/// The tree of a result that is small by its nature.
+fn small(result: ToolResult) -> Result<Value, Fault> {
+    let tree = result.into_text().into_tree(MAX_SMALL_BYTES);
+    tree.map(|(tree, _)| tree).map_err(|error| Fault::Internal(error.to_string()))
 }
 
 /// Values for an argument of a backend's prompt or template.
@@ -106,7 +135,11 @@ pub(super) async fn complete(shared: &Shared, completion: Completion) -> Result<
     let Some((reference, backend)) = found else { return Ok(Vec::new()) };
     permit(shared, &backend, "completion/complete", json!({ "ref": reference }), &completion.scope).await?;
     let request = ClientRequest::Complete { reference, argument: completion.argument, typed: completion.typed };
-    let result = backend.ask(request, None, completion.caller).await.map_err(fault)?;
+    let budget = budget(shared, &completion.scope, completion.caller);
+    let sent = shared.gateway.observe_sent(backend.name(), "completion/complete", None, &completion.trace);
+    let result = backend.ask(request, None, completion.caller, budget, sent.context()).await;
+    sent.answered(&result);
+    let result = small(result.map_err(fault)?)?;
     let values = result.pointer("/completion/values").and_then(Value::as_array);
     Ok(values.into_iter().flatten().filter_map(|value| value.as_str().map(str::to_owned)).collect())
 }

@@ -7,7 +7,7 @@
 use toolgate_catalog::{Backend, BackendState, Catalog};
 use toolgate_mcp::server::{RequestScope, ToolMode};
 use toolgate_wire::CallerScope;
-use toolgate_wire::foreign_text::one_line;
+use toolgate_wire::foreign_text::{head_bytes, one_line};
 
 use super::Shared;
 
@@ -118,7 +118,7 @@ fn phrase(backend: &Backend, caller: &CallerScope, described: Option<String>, ro
 /// One line of at most `room` bytes.
 fn cut(text: &str, room: usize) -> String {
     let line = one_line(text, room);
-    line.get(..line.floor_char_boundary(room)).unwrap_or_default().trim_end().to_owned()
+    head_bytes(&line, room).trim_end().to_owned()
 }
 
 #[cfg(test)]

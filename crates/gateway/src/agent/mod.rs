@@ -46,13 +46,14 @@ use tokio_util::sync::CancellationToken;
 use crate::runtime::Gateway;
 use toolgate_mcp::client::ListKind;
 use toolgate_mcp::server::{
-    Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
-    TaskCall, ToolCall, ToolMode, Watch, ready,
+    BegunRequest, Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestRecord, RequestScope,
+    ResourceCall, Service, ServiceAnswer, ServiceFuture, TaskCall, ToolCall, ToolMode, Watch, ready,
 };
 use toolgate_output::OutputSettings;
 use toolgate_run::{Door, RunRequest};
-use toolgate_wire::{CallerScope, Profile};
+use toolgate_wire::{ByteBudget, CallerScope, Profile};
 
+use arguments::OutputBytes;
 use direct::Direct;
 
 /// Most bytes of a result, unless configured: clients cut longer ones themselves, and with them the result id.
@@ -78,12 +79,23 @@ impl Shared {
             None => OutputSettings { max_output_size: OUTPUT_SIZE, ..settings },
         }
     }
+
+    /// The same where a call asks for a size of its own.
+    fn output_within(&self, asked: Option<OutputBytes>) -> OutputSettings {
+        let settings = self.output();
+        let asked = asked.and_then(|bytes| usize::try_from(bytes.0).ok());
+        OutputSettings { max_output_size: asked.unwrap_or(settings.max_output_size), ..settings }
+    }
 }
 
 /// Who calls a tool. A client without a key of its own takes turns as its connection.
 fn caller_of(call: &ToolCall) -> CallerScope {
-    let caller = call.scope.caller.clone();
-    CallerScope { fairness: caller.fairness.or(Some(call.caller)), ..caller }
+    caller_in(&call.scope, call.caller)
+}
+
+fn caller_in(scope: &RequestScope, number: u64) -> CallerScope {
+    let caller = scope.caller.clone();
+    CallerScope { fairness: caller.fairness.or(Some(number)), ..caller }
 }
 
 /// The request for a program that a tool call brings: who asks, in which session and trace, and what ends it.
@@ -188,11 +200,11 @@ impl Service for Agent {
         shown(scope, own, || direct::text(&self.0, name, scope))
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         let shared = Arc::clone(&self.0);
         let own = call.scope.mode != ToolMode::Direct;
         if own && let Some(tool) = tools::callable(&shared).into_iter().find(|tool| tool.name == call.name) {
-            return Box::pin(async move { Ok(answer::or_refusal((tool.call)(shared, call).await)) });
+            return Box::pin(async move { Ok(answer::or_refusal((tool.call)(shared, call).await).into()) });
         }
         let unknown = Fault::NotFound(format!("there is no tool named {}", uri::shown(&call.name)));
         if !passes_on(&call.scope) {
@@ -202,14 +214,18 @@ impl Service for Agent {
             if direct::find(&shared, &call.name, &call.scope).is_none() {
                 waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
             }
-            let (backend, tool) = direct::find(&shared, &call.name, &call.scope).ok_or(unknown)?;
-            let mut result = direct::call(&shared, backend, tool, call).await?;
-            // A task of a server behind could not be asked for here.
-            if result.get("resultType").is_some_and(|kind| kind == "task") {
-                result["resultType"] = "complete".into();
+            if direct::find(&shared, &call.name, &call.scope).is_none()
+                && let Some(reason) = waiting::for_owner(&shared, &call).await
+            {
+                return Err(Fault::NotFound(format!("{}: {reason}", uri::shown(&call.name))));
             }
-            Ok(result)
+            let (backend, tool) = direct::find(&shared, &call.name, &call.scope).ok_or(unknown)?;
+            direct::call(&shared, backend, tool, call).await
         })
+    }
+
+    fn reply_budget(&self, scope: &RequestScope, number: u64) -> ByteBudget {
+        self.0.gateway.runner().caller_budget(&caller_in(scope, number))
     }
 
     fn resources(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
@@ -220,9 +236,9 @@ impl Service for Agent {
         self.with_passed_on(resources::templates(), ListKind::Templates, scope)
     }
 
-    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<ServiceAnswer> {
         if !passes_on(&call.scope) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call));
+            return ready(resources::read(&self.0, &call).map(|contents| Value::Array(contents).into()));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { forward::read(&shared, call).await })
@@ -242,9 +258,9 @@ impl Service for Agent {
         self.with_passed_on(own, ListKind::Prompts, scope)
     }
 
-    fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+    fn prompt(&self, call: PromptCall) -> ServiceFuture<ServiceAnswer> {
         if !passes_on(&call.scope) || (call.scope.mode == ToolMode::Both && prompts::is_taken(&call.name)) {
-            return ready(prompts::get(&call));
+            return ready(prompts::get(&call).map(ServiceAnswer::Value));
         }
         let shared = Arc::clone(&self.0);
         Box::pin(async move { forward::prompt(&shared, call).await })
@@ -293,6 +309,10 @@ impl Service for Agent {
             Change::Tools => true,
         };
         may_know && is_seen
+    }
+
+    fn observe(&self, request: &BegunRequest<'_>) -> Option<Box<dyn RequestRecord>> {
+        self.0.gateway.observe_served(request).map(|open| Box::new(open) as _)
     }
 
     fn changes(&self) -> broadcast::Receiver<ChangeNotice> {

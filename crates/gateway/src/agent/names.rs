@@ -54,6 +54,11 @@ pub(super) fn named(
     rows
 }
 
+/// Whether a name is made with the name of this backend.
+pub(super) fn begins_with(name: &str, backend: &str) -> bool {
+    name.strip_prefix(&plain(backend)).is_some_and(|rest| rest.starts_with("__"))
+}
+
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }

@@ -63,7 +63,7 @@ pub(super) async fn go_on(
         let is_open = responses[PAGE]["action"] == "accept";
         let ended = if is_open { runs.next_end(&run, PAGE_WAIT).await } else { None };
         let waits = || RunReport::waiting(PausedRun { run_id: run, pending: view.pending });
-        // Whoever did not decide in time decides later: the client is not sent there again.
+        // A decision that was not made in time is made later: the client is not sent there again.
         let round = ended.as_ref().map(|_| round);
         return Ok(Continued { run: ended.unwrap_or_else(waits), round });
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::tools::describe;
 use super::uri::{decode, encode, shown};
-use crate::runtime::Origin;
+use crate::runtime::BackendSource;
 use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::search::one_line;
 use toolgate_catalog::{self, Catalog, ToolRef};
@@ -71,7 +71,7 @@ pub(super) fn is_own(uri: &str) -> bool {
 
 /// Reads one. `gatemini://` is another spelling of `toolgate://`.
 pub(super) fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, Fault> {
-    let ResourceCall { uri, scope, caller: session } = call;
+    let ResourceCall { uri, scope, caller: session, .. } = call;
     let unknown = || Fault::NotFound(format!("there is no resource {}", shown(uri)));
     let path = uri.strip_prefix("toolgate://").or_else(|| uri.strip_prefix("gatemini://")).ok_or_else(unknown)?;
     let (kind, name) = path.split_once('/').map_or((path, None), |(kind, name)| (kind, Some(decode(name))));
@@ -165,7 +165,7 @@ fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope)
     if !shown.tags().is_empty() {
         row["tags"] = json!(shown.tags());
     }
-    if shared.gateway.origin(shown.name()) == Some(Origin::Registered) {
+    if shared.gateway.origin(shown.name()) == Some(BackendSource::Registered) {
         row["registered_at_run_time"] = json!(true);
     }
     row

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::answer::{bounded, text_block};
 use super::content;
 use toolgate_output::results::{Kept, Kind, ResultStore};
-use toolgate_output::{OutputSettings, Response, Stage};
+use toolgate_output::{MIN_FOOTER_SIZE, OutputSettings, Response, Stage};
 
 /// Most bytes of warnings beside a result.
 const MAX_WARNING_BYTES: usize = 4_096;
@@ -87,7 +87,8 @@ pub(super) struct ShapedValue {
 /// Runs the output stages on a value, given as JSON text, after its pictures were taken out of it. The value itself is kept.
 pub(super) fn shaped(value: &str, shaping: &Shaping<'_>) -> ShapedValue {
     let room = shaping.settings.max_output_size;
-    let media = content::media(value, room / 2);
+    // Pictures leave room for a footer with the sizes and the result id.
+    let media = content::media(value, (room / 2).min(room.saturating_sub(MIN_FOOTER_SIZE)));
     let named = media.as_ref().map(|media| media.value.to_string());
     let mut keep = |kept: Kept<'_>| {
         let whole = if named.is_some() { Kept { kind: Kind::Json, text: value.into() } } else { kept };
@@ -122,4 +123,55 @@ pub(super) fn output_meta(response: &Response) -> Value {
         "stages": stages,
         "result_id": response.result_id.as_ref().map(ToString::to_string),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_output::OutputFormat;
+
+    /// Values that do not fit into a small answer, one of each kind of content.
+    fn values() -> Vec<(&'static str, Value)> {
+        let row = |n: u32| json!({ "id": n, "name": format!("Row {n}"), "note": "lorem ipsum ".repeat(4) });
+        let rows: Vec<Value> = (0..300).map(row).collect();
+        let picture = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+        let text = |n: u32| json!({ "type": "text", "text": format!("part {n} ").repeat(900) });
+        let lines: String = (0..900).map(|n| format!("line {n}\n")).collect();
+        vec![
+            ("a text of lines", json!(lines)),
+            ("a text of one line", json!("word ".repeat(2_000))),
+            ("a list of records", json!(rows)),
+            ("an object with records", json!({ "rows": rows })),
+            ("JSON in a text", json!(json!(rows).to_string())),
+            ("a list of numbers", json!((0..3_000).collect::<Vec<_>>())),
+            ("several texts", json!([text(1), text(2)])),
+            ("a resource", json!({ "type": "resource", "resource": { "uri": "file:///a", "text": lines } })),
+            ("an object with pictures", json!({ "shots": [picture, picture], "rows": rows })),
+            ("a text and a picture", json!(["x".repeat(9_000), picture])),
+        ]
+    }
+
+    #[test]
+    fn the_sizes_and_the_result_id_are_in_answers_of_every_size() {
+        let console = || Some(format!("console:\n{}", "printed\n".repeat(900)));
+        let warning = "something to know ".repeat(300);
+        for (kind, value) in values() {
+            let text = value.to_string();
+            for max in (256..=288).chain((289..=4_096).step_by(101)) {
+                for (format, intent) in [(OutputFormat::Pretty, None), (OutputFormat::Auto, Some("line row part"))] {
+                    let settings = OutputSettings { max_output_size: max, format, ..OutputSettings::default() };
+                    for (console, warnings) in [(None, &[][..]), (console(), &[warning.as_str()][..])] {
+                        let results = Some(ResultStore::new(Default::default()));
+                        let beside = TextsBeside::new(console, warnings, max);
+                        let shaping = Shaping { results, settings: settings.clone(), intent };
+                        let blocks = content_of(&text, beside, shaping).blocks;
+                        let shown: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+                        let shown = shown.join("|");
+                        assert!(shown.contains("[Output: ") && shown.contains("res_"), "{kind} in {max}: {shown}");
+                        assert!(content::text_bytes(&blocks) <= max, "{kind} in {max}: {shown}");
+                    }
+                }
+            }
+        }
+    }
 }

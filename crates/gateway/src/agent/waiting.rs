@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::names::begins_with;
 use toolgate_catalog::BackendState;
+use toolgate_mcp::server::ToolCall;
 use toolgate_wire::Access;
 
 /// How long a request about tools waits for the first start of backends.
@@ -20,6 +22,18 @@ pub(super) async fn for_all(shared: &Shared, access: &Access, cancel: &Cancellat
     tokio::select! {
         () = cancel.cancelled() => {}
         () = settled => {}
+    }
+}
+
+/// Waits for the backend that a name in direct mode begins with, if its tools are not known. Why it is not up, if it does not come up.
+pub(super) async fn for_owner(shared: &Shared, call: &ToolCall) -> Option<String> {
+    let access = &call.scope.caller.backends;
+    let backends = shared.gateway.backends();
+    let mut owners = backends.iter().filter(|it| access.permits(it.name()) && begins_with(&call.name, it.name()));
+    let owner = owners.find(|it| it.tools().is_empty() && !it.state().is_ready())?;
+    tokio::select! {
+        () = call.cancel.cancelled() => None,
+        up = shared.gateway.come_up(owner) => up.err().map(|error| error.message),
     }
 }
 

@@ -74,7 +74,7 @@ impl RunListener for AuditListener {
         record.insert("outcome".into(), report.failure().map_or("ok", |failure| failure.code.name()).into());
         record.insert("ms".into(), rounded(report.execution_ms()));
         records.push(record);
-        self.log.records(records);
+        self.log.records(run.at, records);
     }
 
     fn call_begins(&self, call: &BegunCall<'_>) {
@@ -103,7 +103,7 @@ fn begin(event: &str, door: Door, caller: &CallerScope, client: Option<&str>, ru
 fn add_call(record: &mut Map<String, Value>, at: usize, call: &CallRecord, run: &EndedRun<'_>) {
     record.insert("call".into(), (at + 1).into());
     record.insert("target".into(), shown(&call.target.to_string()));
-    record.insert("digest".into(), run.call_digests.get(at).cloned().into());
+    record.insert("digest".into(), run.noted.digest(at).into());
     record.insert("bytes".into(), call.request_bytes.into());
     record.insert("readOnly".into(), call.read_only.into());
     add_decision(record, call);
@@ -114,10 +114,10 @@ fn add_call(record: &mut Map<String, Value>, at: usize, call: &CallRecord, run: 
         CallState::Unknown => "unknown",
     };
     record.insert("outcome".into(), outcome.into());
-    record.insert("code".into(), call.error_code.as_deref().map_or(Value::Null, shown));
+    record.insert("code".into(), call.error_code.as_ref().map_or(Value::Null, |code| shown(code.as_str())));
     record.insert("ms".into(), rounded(call.ms));
-    if let Some(arguments) = run.call_arguments.get(at) {
-        record.insert("arguments".into(), arguments.clone());
+    if let Some(arguments) = run.noted.arguments(at) {
+        record.insert("arguments".into(), arguments);
     }
 }
 

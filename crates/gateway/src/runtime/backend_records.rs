@@ -11,7 +11,7 @@ pub(super) type BackendRecords = BTreeMap<String, BackendRecord>;
 
 /// Who wanted a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub(crate) enum BackendSource {
     /// The configuration file.
     Configured,
     /// An agent, while the gateway runs.
@@ -20,7 +20,7 @@ pub enum Origin {
 
 /// The name of a secret that a backend was configured with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyName {
+pub(crate) struct KeyName {
     /// What it is a name of.
     pub kind: KeyKind,
     /// The name.
@@ -31,7 +31,7 @@ pub struct KeyName {
 
 /// What a secret of a backend is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyKind {
+pub(crate) enum KeyKind {
     /// An environment variable of its process.
     Variable,
     /// A header of every request to it.
@@ -42,7 +42,7 @@ pub enum KeyKind {
 
 impl KeyKind {
     /// As it is shown.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             KeyKind::Variable => "variable",
             KeyKind::Header => "header",
@@ -54,7 +54,7 @@ impl KeyKind {
 /// One backend.
 #[derive(Debug)]
 pub(super) struct BackendRecord {
-    pub(super) origin: Origin,
+    pub(super) origin: BackendSource,
     pub(super) policy: BackendPolicy,
     pub(super) fingerprint: String,
     pub(super) keys: Vec<KeyName>,

@@ -12,7 +12,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::Gateway;
-use super::backend_records::Origin;
+use super::backend_records::BackendSource;
 use super::spec::fingerprint;
 use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::cache::{CachedBackend, CachedEra, SaveError, ToolCache};
@@ -87,7 +87,7 @@ impl Gateway {
     /// Notes that a backend's tools may differ from the file's, and writes them soon.
     pub(super) fn remember(self: &Arc<Self>, backend: &str) {
         let Some(cache) = self.cache_file() else { return };
-        if self.origin(backend) != Some(Origin::Configured) {
+        if self.origin(backend) != Some(BackendSource::Configured) {
             return;
         }
         let first = {

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use super::backend_records::{BackendRecord, Origin};
+use super::backend_records::{BackendRecord, BackendSource};
 use super::cache::hint;
 use super::spec::{fingerprint, key_names, spec};
 use super::wait_until_ready::WaitUntilReady;
@@ -96,7 +96,7 @@ impl Gateway {
         let mut listings = Vec::new();
         let mut known = Vec::new();
         for (name, backend) in &config.backends {
-            let record = record_of(name.as_str(), backend, Origin::Configured, &config.settings);
+            let record = record_of(name.as_str(), backend, BackendSource::Configured, &config.settings);
             let cached = cache.get(name.as_str(), &record.fingerprint);
             listings.push(first_listing(name.as_str(), &record, cached.map(|cached| cached.tools.clone())));
             known.push(KnownServer::of(cached));
@@ -120,13 +120,13 @@ impl Gateway {
     }
 
     /// Adds one backend to those that run: shown first, then started, so that no event finds it unknown.
-    pub(super) fn add_backend(&self, name: &str, backend: &checked::BackendConfig, origin: Origin) -> Backend {
+    pub(super) fn add_backend(&self, name: &str, backend: &checked::BackendConfig, origin: BackendSource) -> Backend {
         let record = record_of(name, backend, origin, &self.config().settings);
         let cache = self.load_cache();
-        let cached = cache.get(name, &record.fingerprint).filter(|_| origin == Origin::Configured);
+        let cached = cache.get(name, &record.fingerprint).filter(|_| origin == BackendSource::Configured);
         let listing = first_listing(name, &record, cached.map(|cached| cached.tools.clone()));
         self.records().insert(name.to_owned(), record);
-        self.bridge().note_added(name, origin == Origin::Registered);
+        self.bridge().note_added(name, origin == BackendSource::Registered);
         self.bridge().catalog_handle().update(|catalog| catalog.with(listing));
         self.start_backend(name, backend, KnownServer::of(cached))
     }
@@ -148,8 +148,14 @@ impl Gateway {
         let spec = spec(name, &backend.transport, &backend.policy, &config.settings, known.era);
         let spec = BackendSpec { start, known: known.tools, ..spec };
         let running = self.backends.start(spec);
-        self.bridge().provide(name, Arc::new(WaitUntilReady::new(running.clone(), backend.policy.timeout)));
+        self.provide(name, &running, backend.policy.timeout);
         running
+    }
+
+    /// Lets programs call a backend; calls get this long.
+    fn provide(&self, name: &str, backend: &Backend, timeout: Duration) {
+        let catalog = self.bridge().catalog_handle().subscribe();
+        self.bridge().provide(name, Arc::new(WaitUntilReady::new(backend.clone(), timeout, catalog)));
     }
 
     fn load_cache(&self) -> ToolCache {
@@ -164,7 +170,7 @@ impl Gateway {
         if policy.start == Start::Eager {
             backend.start_if_idle();
         }
-        self.bridge().provide(name, Arc::new(WaitUntilReady::new(backend.clone(), policy.timeout)));
+        self.provide(name, &backend, policy.timeout);
         if let Some(record) = self.records().get_mut(name) {
             record.policy = policy.clone();
             // Whatever was shown was chosen by another policy.
@@ -297,7 +303,7 @@ impl KnownServer {
 fn record_of(
     name: &str,
     backend: &checked::BackendConfig,
-    origin: Origin,
+    origin: BackendSource,
     settings: &checked::Settings,
 ) -> BackendRecord {
     BackendRecord {

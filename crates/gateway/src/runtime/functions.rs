@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::inline::inlined;
 use toolgate_backends::ReplyMode;
-use toolgate_bridge::{
-    self as bridge, Access, AllowedEffects, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only,
-};
+use toolgate_bridge::{Access, AllowedEffects, Answer, Bridge, RequestContext, ScopedCatalog, is_annotated_read_only};
+use toolgate_catalog::types::learned::LearnedType;
 use toolgate_catalog::types::result_schema;
 use toolgate_catalog::{Backend, Tool};
 use toolgate_config::checked::{self, Function, FunctionEffect, FunctionTarget, Settings};
@@ -23,12 +22,15 @@ use toolgate_functions::{
     SignatureError,
 };
 use toolgate_mcp::process_budget;
-use toolgate_wire::{CallState, CallerScope};
+use toolgate_mcp::result::Wrapping;
+use toolgate_run::LearnedResults;
+use toolgate_wire::{CallErrorCode, CallState, CallerScope};
 
 /// All host functions, and for those that are tools, whose.
 pub(super) struct GrantedFunctions {
     settings: Settings,
     bridge: Arc<Bridge>,
+    learned: Option<Arc<dyn LearnedResults>>,
     /// Made at first use: an HTTP client reads the system's certificates, which a start should not wait for.
     all: OnceLock<Registry>,
     typed: Mutex<TypedAliases>,
@@ -39,14 +41,17 @@ pub(super) struct GrantedFunctions {
 struct TypedAliases {
     /// The backends of the tools, in one state of their tools.
     backends: Vec<Backend>,
+    /// The version of what was learned of their results.
+    learned: u64,
     functions: Registry,
 }
 
 impl GrantedFunctions {
-    pub(super) fn new(settings: &Settings, bridge: &Arc<Bridge>) -> Self {
+    pub(super) fn new(settings: &Settings, bridge: &Arc<Bridge>, learned: Option<Arc<dyn LearnedResults>>) -> Self {
         GrantedFunctions {
             settings: settings.clone(),
             bridge: Arc::clone(bridge),
+            learned,
             all: OnceLock::new(),
             typed: Mutex::default(),
         }
@@ -73,8 +78,8 @@ impl GrantedFunctions {
         all.restricted(&names).unwrap_or_default()
     }
 
-    /// A function that is a tool has the tool's description and types where the configuration gives none. They are made
-    /// anew when the tools of its backend are others.
+    /// A function that is a tool has the tool's description and types where the configuration gives none: declared ones, or, to be
+    /// shown, what was learned. They are made anew when the tools of its backend are others, or more was learned.
     fn with_tool_types(&self, all: &Registry) -> Registry {
         let is_alias = |function: &Function| matches!(function.target, FunctionTarget::Tool { .. });
         if !self.settings.functions.values().any(is_alias) {
@@ -86,8 +91,10 @@ impl GrantedFunctions {
             FunctionTarget::Http { .. } => None,
         });
         let backends: Vec<Backend> = named.collect();
+        let learned = self.learned.as_ref().map_or(0, |learned| learned.version());
         let mut typed = self.typed.lock();
-        let is_known = typed.backends.len() == backends.len()
+        let is_known = typed.learned == learned
+            && typed.backends.len() == backends.len()
             && typed.backends.iter().zip(&backends).all(|(one, other)| one.has_same_tools(other));
         if !is_known {
             let everything = ScopedCatalog::new(&catalog, &Access::All, &Access::All);
@@ -95,12 +102,15 @@ impl GrantedFunctions {
             for (name, function) in &self.settings.functions {
                 let FunctionTarget::Tool { backend, tool } = &function.target else { continue };
                 let Some(found) = everything.tool(backend.as_str(), tool) else { continue };
-                match configured(name.as_str(), function, Some(found.tool()), &self.bridge) {
+                let results = self.learned.as_ref().map(|learned| learned.types()).unwrap_or_default();
+                let result = results.get(found.backend.name(), &found.tool().name).filter(|it| it.results() > 0);
+                let known = KnownTool { tool: found.tool(), learned: result };
+                match configured(name.as_str(), function, Some(known), &self.bridge) {
                     Ok(function) => functions.insert(function),
                     Err(error) => tracing::debug!(%error, "the function has no types of its tool"),
                 }
             }
-            *typed = TypedAliases { backends, functions };
+            *typed = TypedAliases { backends, learned, functions };
         }
         all.merged(&typed.functions)
     }
@@ -158,13 +168,21 @@ pub(super) fn allow_list(allowed: &[Allowed]) -> AllowList {
     })
 }
 
-/// A function of the configuration; `tool` is the one that it calls, as far as it is known.
+/// The tool that a function calls, and what was learned of its results.
+#[derive(Clone, Copy)]
+struct KnownTool<'t> {
+    tool: &'t Tool,
+    learned: Option<&'t LearnedType>,
+}
+
+/// A function of the configuration; `known` is the one that it calls, as far as it is known.
 fn configured(
     name: &str,
     function: &Function,
-    tool: Option<&Tool>,
+    known: Option<KnownTool<'_>>,
     bridge: &Arc<Bridge>,
 ) -> Result<HostFunction, SignatureError> {
+    let tool = known.map(|known| known.tool);
     let params: Vec<Param> = function.schema.clone().map(argument).into_iter().collect();
     let description = function.description.clone().unwrap_or_default();
     match &function.target {
@@ -183,8 +201,15 @@ fn configured(
         FunctionTarget::Tool { backend, tool: tool_name } => {
             let of_tool = tool.and_then(Tool::description).filter(|_| function.description.is_none());
             let description = of_tool.map_or(description, str::to_owned);
-            let returns = function.returns.clone().or_else(|| tool.and_then(result_of)).unwrap_or(Value::Bool(true));
-            let mut builder = HostFunction::builder(name).describe(description).returns(returns).is_tool();
+            let returns = function.returns.clone().or_else(|| tool.and_then(result_of));
+            let learned = known.and_then(|known| known.learned).filter(|_| returns.is_none());
+            let returns = returns.unwrap_or(Value::Bool(true));
+            let builder = HostFunction::builder(name).describe(description).returns(returns);
+            let mut builder = builder.calls_tool(backend.as_str(), tool_name);
+            if let Some(learned) = learned {
+                // Without the number of results, which changes more often than the type.
+                builder = builder.shows_result(format!("{} /* learned from its results */", learned.typescript()));
+            }
             builder = match (params.into_iter().next(), tool) {
                 (Some(own), _) => builder.param(own),
                 (None, None) => builder.param(argument(json!({ "type": "object" }))),
@@ -267,12 +292,16 @@ async fn call(
     };
     let answer = bridge.call(backend, tool, arguments, asked).await;
     answer.map(into_function_answer).map_err(|error| {
-        let code = match error.code.as_str() {
-            "INVALID_ARGUMENTS" => ErrorCode::InvalidArguments,
-            "TIMEOUT" => ErrorCode::Timeout,
-            "OVER_BUDGET" => ErrorCode::OverBudget,
-            "TOO_LARGE" => ErrorCode::TooLarge,
-            "NOT_READY" | "FAILED_TO_START" | "NEEDS_LOGIN" | "UNREACHABLE" | "OVERLOADED" => ErrorCode::Unavailable,
+        let code = match error.code {
+            CallErrorCode::InvalidArguments => ErrorCode::InvalidArguments,
+            CallErrorCode::Timeout => ErrorCode::Timeout,
+            CallErrorCode::OverBudget => ErrorCode::OverBudget,
+            CallErrorCode::TooLarge => ErrorCode::TooLarge,
+            CallErrorCode::NotReady
+            | CallErrorCode::FailedToStart
+            | CallErrorCode::NeedsLogin
+            | CallErrorCode::Unreachable
+            | CallErrorCode::Overloaded => ErrorCode::Unavailable,
             _ => ErrorCode::Failed,
         };
         let effect = match error.state {
@@ -282,8 +311,8 @@ async fn call(
         };
         let message = gone(&error.code).map_or(error.message, str::to_owned);
         let mut failed = FunctionError::new(code, message).with_effect(effect);
-        if bridge::is_denial(&error.code) || error.code == "RATE_LIMITED" {
-            failed = failed.with_custom_code(&error.code);
+        if error.code.is_denial() || error.code == CallErrorCode::RateLimited {
+            failed = failed.with_custom_code(error.code.as_str());
         }
         match error.data {
             Some(data) => failed.with_data(data),
@@ -294,12 +323,12 @@ async fn call(
 
 /// The message where the function's tool does not exist. It repeats no name: the bridge searched the tools of all callers,
 /// so its own message may name tools that this caller may not use.
-fn gone(code: &str) -> Option<&'static str> {
+fn gone(code: &CallErrorCode) -> Option<&'static str> {
     match code {
-        "UNKNOWN_TOOL" => Some(
+        CallErrorCode::UnknownTool => Some(
             "the backend no longer has the tool that this function calls: change `tool` of the function in the configuration",
         ),
-        "UNKNOWN_BACKEND" => Some(
+        CallErrorCode::UnknownBackend => Some(
             "the backend of the tool that this function calls no longer exists: change `tool` of the function in the configuration",
         ),
         _ => None,
@@ -313,9 +342,8 @@ fn into_function_answer(answer: Answer) -> FunctionAnswer {
             let (text, permit) = text.into_parts();
             FunctionAnswer::of_text(text, permit)
         }
-        Answer::Value(_) | Answer::Raw(_) => {
-            FunctionAnswer::of_text(answer.into_text(), process_budget().empty_permit())
-        }
+        Answer::Raw(raw) => into_function_answer(Answer::Text(raw.into_value(Wrapping::Plain))),
+        Answer::Value(_) => FunctionAnswer::of_text(answer.into_text(), process_budget().empty_permit()),
     }
 }
 

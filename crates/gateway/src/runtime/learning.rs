@@ -1,15 +1,21 @@
 //! Learns the types of results that tools do not declare, and notices results that break declared ones.
 //!
 //! A thread of its own reads the results: a call only hands over a copy of the text, and where too many wait, one is left
-//! out. Only shapes are kept, never values. What was learned is in a file beside the tool cache; gateways that use the same
-//! file learn from each other, since each adds what is new to it and reads it again.
+//! out. Only shapes are kept, never values. What was learned is in a file beside the tool cache, and in the PostgreSQL of the runs
+//! where there is one; gateways that use the same file or database learn from each other, since each adds what is new to it
+//! and reads it again.
+//!
+//! # Layout
+//! - `kept`: the places of what was learned
+//! - `sharing`: the thread that speaks to the database
+
+mod kept;
+mod sharing;
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
@@ -24,12 +30,17 @@ use toolgate_wire::foreign_text::one_line;
 use toolgate_bridge::ResultObserver;
 use toolgate_run::LearnedResults;
 
+use kept::KeptTypes;
+use sharing::ShareReply;
+
 /// Longest result that is read, in bytes.
 const MAX_RESULT: usize = 256 << 10;
 /// Results that may wait to be read.
 const MAX_WAITING: usize = 64;
-/// Time between two writes of the file.
+/// Time between two writes of the file, and between two exchanges with the database.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the end of a gateway waits for the database.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Results of a tool that are all compared with its declared schema, and then one of so many.
 const ALL_COMPARED: u64 = 8;
 const ONE_COMPARED: u64 = 64;
@@ -52,7 +63,10 @@ pub struct WidenedType {
 enum Task {
     Result { backend: String, tool: String, json: String },
     Merge(Box<LearnedTypes>),
-    Save(std::sync::mpsc::Sender<()>),
+    Save(Sender<()>),
+    SaveAtTheEnd(Sender<()>),
+    Keep(Sender<()>),
+    Shared(ShareReply),
 }
 
 /// What was learned so far.
@@ -95,9 +109,10 @@ impl Knowledge {
     fn replace(&self, mut all: LearnedTypes) {
         let left_out = self.left_out.read();
         all.forget(&left_out);
-        let mut known = self.all.write();
-        if **known != all {
-            *known = Arc::new(all);
+        // Compared before the lock, which runs wait for. No other thread changes what is known while `left_out` is locked.
+        let is_same = Arc::clone(&self.all.read()).is_same(&all, MIN_RESULTS);
+        *self.all.write() = Arc::new(all);
+        if !is_same {
             self.version.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -106,24 +121,19 @@ impl Knowledge {
 /// Learns from results. Dropping it ends the thread.
 pub(crate) struct TypeLearning {
     knowledge: Arc<Knowledge>,
-    tasks: SyncSender<Task>,
+    /// The only strong reference that lasts: the thread ends with it.
+    tasks: Arc<SyncSender<Task>>,
 }
 
 impl TypeLearning {
-    /// Starts with what the file of this configuration holds.
+    /// Starts with what the files of this configuration hold; a database is asked in the background.
     pub(super) fn start(config: &Checked, catalog: watch::Receiver<Catalog>) -> std::io::Result<Self> {
-        let path = config.settings.cache.as_deref().map(|folder| folder.join(file_name(&config.file)));
         let knowledge = Arc::new(Knowledge::default());
-        let read = path.as_deref().and_then(FileVersion::of);
-        if let Some(path) = &path {
-            *knowledge.all.write() = Arc::new(LearnedTypes::load(path));
-        }
         let (tasks, inbox) = sync_channel(MAX_WAITING);
-        let learning = TypeLearning { knowledge: Arc::clone(&knowledge), tasks };
+        let learning = TypeLearning { knowledge: Arc::clone(&knowledge), tasks: Arc::new(tasks) };
+        let kept = KeptTypes::open(config, Arc::clone(&knowledge), Arc::downgrade(&learning.tasks));
         learning.adopt(config);
-        let (fresh, forgotten) = (LearnedTypes::default(), HashSet::new());
-        let learner =
-            Learner { knowledge, catalog, path, fresh, forgotten, has_failed: false, read, seen: HashMap::new() };
+        let learner = Learner { knowledge, catalog, kept, seen: HashMap::new() };
         std::thread::Builder::new().name("toolgate-learning".into()).spawn(move || learner.serve(&inbox))?;
         Ok(learning)
     }
@@ -144,11 +154,21 @@ impl TypeLearning {
         let _ = self.tasks.send(Task::Merge(Box::new(types)));
     }
 
-    /// Writes what is new, after everything that was observed before.
+    /// Writes what is new, after everything that was observed before, and takes over what others wrote.
     pub(super) fn save(&self) {
-        let (done, saved) = std::sync::mpsc::channel();
-        if self.tasks.send(Task::Save(done)).is_ok() {
-            let _ = saved.recv_timeout(SAVE_INTERVAL);
+        self.wait_for(Task::Save, SAVE_INTERVAL);
+    }
+
+    /// Writes what is new. What a database does not confirm in a moment is in the file then.
+    pub(super) fn finish(&self) {
+        self.wait_for(Task::SaveAtTheEnd, END_TIMEOUT);
+        self.wait_for(Task::Keep, SAVE_INTERVAL);
+    }
+
+    fn wait_for(&self, task: impl FnOnce(Sender<()>) -> Task, within: Duration) {
+        let (done, is_done) = channel();
+        if self.tasks.send(task(done)).is_ok() {
+            let _ = is_done.recv_timeout(within);
         }
     }
 }
@@ -190,35 +210,31 @@ impl LearnedResults for TypeLearning {
 struct Learner {
     knowledge: Arc<Knowledge>,
     catalog: watch::Receiver<Catalog>,
-    path: Option<PathBuf>,
-    /// What is not in the file yet.
-    fresh: LearnedTypes,
-    /// Backends of which the file holds nothing, because they are left out.
-    forgotten: HashSet<String>,
-    /// Whether the last attempt to write failed, which is told once.
-    has_failed: bool,
-    /// The file as this gateway last read or wrote it.
-    read: Option<FileVersion>,
+    kept: KeptTypes,
     /// Results of tools that declare theirs.
     seen: HashMap<(String, String), u64>,
 }
 
 impl Learner {
     fn serve(mut self, tasks: &Receiver<Task>) {
+        self.kept.begin();
         let mut saved = Instant::now();
         loop {
             match tasks.recv_timeout(SAVE_INTERVAL) {
                 Ok(Task::Result { backend, tool, json }) => self.learn(&backend, &tool, &json),
                 Ok(Task::Merge(types)) => self.merge(*types),
-                Ok(Task::Save(done)) => {
-                    self.save();
+                Ok(Task::Shared(reply)) => self.kept.finish_sharing(reply),
+                Ok(Task::Save(done)) => self.kept.save(Some(done)),
+                Ok(Task::SaveAtTheEnd(done)) => self.kept.save_at_the_end(done),
+                Ok(Task::Keep(done)) => {
+                    self.kept.keep();
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.save(),
+                Err(RecvTimeoutError::Disconnected) => return self.kept.keep(),
             }
             if saved.elapsed() >= SAVE_INTERVAL {
-                self.save();
+                self.kept.save(None);
                 saved = Instant::now();
             }
         }
@@ -228,7 +244,7 @@ impl Learner {
         let left_out = self.knowledge.left_out.read();
         types.forget(&left_out);
         Arc::make_mut(&mut *self.knowledge.all.write()).merge(&types);
-        self.fresh.merge(&types);
+        self.kept.merge(&types);
         self.knowledge.version.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -250,7 +266,7 @@ impl Learner {
         }
         let learned = Arc::make_mut(&mut *self.knowledge.all.write()).add(backend, tool, &seen);
         drop(left_out);
-        self.fresh.add(backend, tool, &seen);
+        self.kept.add(backend, tool, &seen);
         let results = self.knowledge.all.read().get(backend, tool).map_or(0, LearnedType::results);
         match learned {
             Learned::Widened => {
@@ -288,62 +304,8 @@ impl Learner {
             );
         }
     }
-
-    /// Adds what is new to the file, drops what is left out, and takes over what others added.
-    fn save(&mut self) {
-        let Some(path) = self.path.as_deref() else { return };
-        let left_out = self.knowledge.left_out.read().clone();
-        let has_news = !self.fresh.is_empty() || !left_out.is_subset(&self.forgotten);
-        if !has_news && FileVersion::of(path) == self.read {
-            return;
-        }
-        if !has_news {
-            self.read = FileVersion::of(path);
-            let all = LearnedTypes::load(path);
-            // A file that was removed, or is damaged, does not make known types unknown.
-            if !all.is_empty() {
-                self.knowledge.replace(all);
-            }
-            return;
-        }
-        match self.fresh.add_to_without(path, &left_out) {
-            Ok(all) => {
-                self.fresh = LearnedTypes::default();
-                self.forgotten = left_out;
-                self.has_failed = false;
-                // Another gateway may have replaced the file meanwhile: it is read once more.
-                self.read = None;
-                self.knowledge.replace(all);
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut self.has_failed, true) {
-                    tracing::warn!(path = %path.display(), %error, "the learned types cannot be written");
-                }
-            }
-        }
-    }
-}
-
-/// Tells two versions of a file apart without reading them. Writers replace the file as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl FileVersion {
-    fn of(path: &Path) -> Option<Self> {
-        let about = std::fs::metadata(path).ok()?;
-        Some(FileVersion { inode: about.ino(), size: about.len(), modified: (about.mtime(), about.mtime_nsec()) })
-    }
 }
 
 fn shown(name: &str) -> String {
     one_line(name, 100)
-}
-
-/// The file of a configuration, beside its tool cache.
-pub(super) fn file_name(config: &Path) -> String {
-    super::cache::file_name(config).replacen("tools-", "learned-", 1)
 }

@@ -16,7 +16,8 @@
 //! - `types`: the type checker that the configuration asks for
 //! - `login`: a server as the commands about logins see it
 //! - `functions`: host functions, built in and configured
-//! - `audit`: the audit log; `telemetry`: spans and durations of runs and calls
+//! - `audit`: the audit log; `telemetry`: spans and durations of runs and calls; `request_spans`: those of MCP
+//!   requests
 //! - `durable_runs`: the store of runs that outlive their process; `day_counts`: the calls of a day in it; `secret_values`: what is taken out of their cassettes
 //!
 //! It knows no protocol towards clients: what an agent sees is [`agent`](crate::agent)'s.
@@ -33,6 +34,7 @@ mod learning;
 mod login;
 mod register;
 mod reload;
+mod request_spans;
 mod secret_values;
 mod settings;
 mod spec;
@@ -47,7 +49,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
-use toolgate_engine::Engine;
+use toolgate_engine::{Engine, HostError};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use toolgate_backends::{Backend, Backends};
@@ -67,14 +69,14 @@ use toolgate_run::durable::DurableRuns;
 use toolgate_run::{Environment, LearnedResults, OpeningRuns, ProgramTypes, Readiness, Runner, Waiting, permitted};
 
 pub use audit::check_audit;
-pub use backend_records::{KeyKind, KeyName, Origin};
+pub(crate) use backend_records::{BackendSource, KeyKind, KeyName};
 pub use cache::{cached_catalog, prefill_cache};
 pub use catalog_sync::ToolChangeNotice;
 pub use learning::WidenedType;
 pub use login::{LoginNeed, LoginTarget, LoginTargetError};
-pub use register::{Registration, RegistrationError};
+pub(crate) use register::Registration;
 pub use secret_values::secret_values;
-pub use settings::{engine_builder, v8_settings};
+pub use settings::engine_builder;
 pub use types::{find_compiler, program_types};
 
 use audit::AuditListener;
@@ -134,14 +136,15 @@ impl Gateway {
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
         bridge.set_policy(config.settings.policy.clone());
         bridge.set_remembered(RememberedRules::new(config.settings.remembered_rules.clone()));
-        let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge));
-        let ahead = Arc::clone(&functions);
-        tokio::task::spawn_blocking(move || ahead.prepare());
-        let cache = CacheFile::of(&config).map(Arc::new);
         let learning = TypeLearning::start(&config, bridge.catalog_handle().subscribe()).ok().map(Arc::new);
         if let Some(learning) = &learning {
             bridge.observe_results(Arc::clone(learning) as _);
         }
+        let learned = learning.clone().map(|learning| learning as _);
+        let functions = Arc::new(GrantedFunctions::new(&config.settings, &bridge, learned));
+        let ahead = Arc::clone(&functions);
+        tokio::task::spawn_blocking(move || ahead.prepare());
+        let cache = CacheFile::of(&config).map(Arc::new);
         let wanted = &config.settings.type_check;
         let types = program_types(&wanted.compiler, wanted.budget_or_default(), &engine).ok();
         let audit = open_audit(&config);
@@ -173,11 +176,11 @@ impl Gateway {
             gateway.bridge().set_day_counts(Arc::new(day_counts::StoredCounts::of(&gateway)));
         }
         if let Some(audit) = &gateway.audit {
-            gateway.runner.history().listen(audit.clone());
+            gateway.runner.history().listen_later(audit.clone());
         }
         if let Some(telemetry) = &gateway.telemetry {
             telemetry.ask(&gateway);
-            gateway.runner.history().listen(telemetry.clone());
+            gateway.runner.history().listen_later(telemetry.clone());
         }
         let events = gateway.backends.events();
         gateway.open();
@@ -237,7 +240,7 @@ impl Gateway {
         }
     }
 
-    /// Writes what was learned to its file.
+    /// Writes what was learned to its file and its database, and takes over what others wrote there.
     pub fn save_learned_types(&self) {
         if let Some(learning) = &self.learning {
             learning.save();
@@ -274,12 +277,12 @@ impl Gateway {
     }
 
     /// Where a backend came from, if there is one of that name.
-    pub fn origin(&self, name: &str) -> Option<Origin> {
+    pub(crate) fn origin(&self, name: &str) -> Option<BackendSource> {
         self.records().get(name).map(|record| record.origin)
     }
 
     /// The names of the secrets that a backend was configured with, never their values.
-    pub fn key_names(&self, name: &str) -> Vec<KeyName> {
+    pub(crate) fn key_names(&self, name: &str) -> Vec<KeyName> {
         let config = self.config();
         match config.incomplete.get(name) {
             Some(server) => server.transport.as_ref().map(spec::key_names).unwrap_or_default(),
@@ -350,13 +353,15 @@ impl Gateway {
             }
             // The catalog follows the backends by events, which may be on their way.
             let mut catalog = self.bridge().catalog_handle().subscribe();
-            let is_shown = |catalog: &Catalog, backend: &Backend| {
-                let shown = catalog.backend(backend.name()).map(|shown| shown.state().clone());
-                !backend.state().is_ready() || shown == Some(toolgate_catalog::BackendState::Ready)
-            };
             let _ = catalog.wait_for(|catalog| waiting.iter().all(|backend| is_shown(catalog, backend))).await;
         };
         let _ = tokio::time::timeout(within, all).await;
+    }
+
+    /// Waits until a backend is up and its tools are shown, and starts it again if its last start failed. An error says why it is not up.
+    pub(crate) async fn come_up(&self, backend: &Backend) -> Result<(), HostError> {
+        let catalog = self.bridge().catalog_handle().subscribe();
+        wait_until_ready::come_up(backend, catalog, wait_until_ready::start_time(backend)).await
     }
 
     /// Whether nothing is known of a backend yet: it is on its way up, and there was no cache.
@@ -375,15 +380,19 @@ impl Gateway {
         let _changing = self.changing.lock().await;
         self.flush_cache().await;
         if let Some(learning) = self.learning.clone() {
-            let _ = tokio::task::spawn_blocking(move || learning.save()).await;
+            let _ = tokio::task::spawn_blocking(move || learning.finish()).await;
         }
         // Dropping the checker ends its process.
         self.types.write().take();
+        // What is told of runs names the connections of their backends.
+        let runner = self.runner.clone();
+        let _ = tokio::task::spawn_blocking(move || runner.history().settle()).await;
         self.backends.shut_down().await;
         self.runner.engine().dispose();
-        let (audit, telemetry) = (self.audit.clone(), self.telemetry.clone());
+        let (audit, telemetry, runner) = (self.audit.clone(), self.telemetry.clone(), self.runner.clone());
         // They wait for a disk and a collector.
         let flushing = tokio::task::spawn_blocking(move || {
+            runner.history().settle();
             audit.iter().for_each(|audit| audit.flush());
             telemetry.iter().for_each(|telemetry| telemetry.flush());
         });
@@ -470,6 +479,12 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// Whether the catalog has heard that a backend is up.
+fn is_shown(catalog: &Catalog, backend: &Backend) -> bool {
+    let shown = catalog.backend(backend.name()).map(|shown| shown.state().clone());
+    !backend.state().is_ready() || shown == Some(toolgate_catalog::BackendState::Ready)
 }
 
 fn is_unknown_in(catalog: &Catalog, backend: &Backend) -> bool {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Gateway;
-use super::backend_records::Origin;
+use super::backend_records::BackendSource;
 use toolgate_backends::{Backend, BackendState};
 use toolgate_catalog::names::{NameScope, sanitise};
 use toolgate_config::checked::{self, BackendPolicy, BackendTransport, Process, Remote, starts_toolgate};
@@ -20,7 +20,7 @@ const MAX_REGISTERED: usize = 16;
 
 /// A server that an agent asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Registration {
+pub(crate) enum Registration {
     /// A program to start.
     Command {
         /// The program.
@@ -43,7 +43,7 @@ pub enum Registration {
 
 /// Why a backend was not added or removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RegistrationError {
+pub(crate) enum RegistrationError {
     /// The configuration does not allow it.
     #[error("adding backends at run time is switched off (toolgate.allow_runtime_registration)")]
     NotAllowed,
@@ -61,6 +61,21 @@ pub enum RegistrationError {
     /// The way to reach it is no way.
     #[error("{0}")]
     BadTransport(String),
+    /// Rules ask about calls or deny them, and a program could make such calls without the gateway.
+    #[error(
+        "command: there are rules about calls, and a program that an agent starts could make calls that they ask about or deny; ask \
+         the user to add it: toolgate add {name}"
+    )]
+    Rules {
+        /// The name asked for.
+        name: String,
+    },
+    /// It is a configured backend, which rules may be about by its name.
+    #[error("url: is that of the backend '{by}'; call its tools by that name")]
+    SameServer {
+        /// The configured one.
+        by: String,
+    },
     /// There are enough of them.
     #[error("there are {MAX_REGISTERED} registered backends already; remove one with deregister_manual")]
     TooMany,
@@ -93,7 +108,7 @@ pub(super) fn clash(one: &str, other: &str) -> bool {
 impl Gateway {
     /// Adds a backend and waits until it is up, at most for `within`. One that does not come up is taken away again;
     /// one whose caller stopped waiting goes on starting.
-    pub async fn register(
+    pub(crate) async fn register(
         &self,
         name: &str,
         registration: Registration,
@@ -102,7 +117,7 @@ impl Gateway {
         let backend = {
             let _changing = self.changing.lock().await;
             let wanted = self.admit(name, registration)?;
-            self.add_backend(name, &wanted, Origin::Registered)
+            self.add_backend(name, &wanted, BackendSource::Registered)
         };
         if backend.ready(within).await.is_err() {
             let (reason, stderr) = match backend.state() {
@@ -119,12 +134,12 @@ impl Gateway {
     }
 
     /// Takes away a backend that was added at run time.
-    pub async fn deregister(&self, name: &str) -> Result<(), RegistrationError> {
+    pub(crate) async fn deregister(&self, name: &str) -> Result<(), RegistrationError> {
         if !self.config().settings.allow_runtime_registration {
             return Err(RegistrationError::NotAllowed);
         }
         let _changing = self.changing.lock().await;
-        if self.origin(name) != Some(Origin::Registered) {
+        if self.origin(name) != Some(BackendSource::Registered) {
             return Err(RegistrationError::Unknown(name.to_owned()));
         }
         self.remove_backend(name).await;
@@ -145,12 +160,39 @@ impl Gateway {
         {
             return Err(RegistrationError::Taken { name: name.to_owned(), by: taken.name().to_owned() });
         }
-        let registered = self.records().values().filter(|record| record.origin == Origin::Registered).count();
+        let registered = self.records().values().filter(|record| record.origin == BackendSource::Registered).count();
         if registered >= MAX_REGISTERED {
             return Err(RegistrationError::TooMany);
         }
-        Ok(checked::BackendConfig { transport: transport(registration)?, policy: usual_policy() })
+        let transport = transport(registration)?;
+        if !self.bridge().policy().allows_everything() {
+            self.check_by_rules(name, &transport)?;
+        }
+        Ok(checked::BackendConfig { transport, policy: usual_policy() })
     }
+
+    /// Where there are rules, an agent adds no program, and no configured server under another name. Calls of what it adds are asked
+    /// about, other than those that a rule allows by the name of the backend.
+    fn check_by_rules(&self, name: &str, transport: &BackendTransport) -> Result<(), RegistrationError> {
+        let BackendTransport::Http(wanted) = transport else {
+            return Err(RegistrationError::Rules { name: name.to_owned() });
+        };
+        let config = self.config();
+        let same = config.backends.iter().find(|(_, known)| match &known.transport {
+            BackendTransport::Http(known) => same_address(&known.url, &wanted.url),
+            _ => false,
+        });
+        match same {
+            Some((by, _)) => Err(RegistrationError::SameServer { by: by.to_string() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether two URLs lead to one server, as far as their texts tell.
+fn same_address(one: &Endpoint, other: &Endpoint) -> bool {
+    let path = |endpoint: &Endpoint| endpoint.url().path().trim_end_matches('/').to_owned();
+    one.url().origin() == other.url().origin() && path(one) == path(other)
 }
 
 fn usual_policy() -> BackendPolicy {
@@ -216,7 +258,7 @@ fn transport(registration: Registration) -> Result<BackendTransport, Registratio
 }
 
 /// Whether a command names Toolgate's own program, also inside a shell line: `toolgate approve`, `sh -c '/usr/bin/toolgate …'`,
-/// `npx toolgate@1`. A shell has other ways to say it; whoever may start programs is the user of this machine.
+/// `npx toolgate@1`. A shell has other ways to say it; a caller that may start programs has the rights of the user of this machine.
 fn names_toolgate<'a>(command: &'a str, args: impl Iterator<Item = &'a str>) -> bool {
     let own = std::env::current_exe().ok();
     let own = own.as_ref().and_then(|own| own.file_name()).and_then(|name| name.to_str());

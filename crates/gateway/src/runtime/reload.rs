@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::backend_records::Origin;
+use super::backend_records::BackendSource;
 use super::cache::CacheFile;
 use super::catalog_sync::{disabled, incomplete};
 use super::functions::GrantedFunctions;
@@ -40,7 +40,7 @@ impl Gateway {
         self.show_disabled(&old, &config);
         for name in changes.added.iter().chain(&changes.changed) {
             if let Some(backend) = config.backends.get(name) {
-                self.add_backend(name.as_str(), backend, Origin::Configured);
+                self.add_backend(name.as_str(), backend, BackendSource::Configured);
             }
         }
         for name in &changes.retuned {
@@ -91,7 +91,8 @@ impl Gateway {
             self.bridge().set_policy(new.settings.policy.clone());
         }
         bound_process(&new.settings, &old.settings.limits.bytes_in_flight);
-        let functions = GrantedFunctions::new(&new.settings, self.bridge());
+        let learned = self.learning.clone().map(|learning| learning as _);
+        let functions = GrantedFunctions::new(&new.settings, self.bridge(), learned);
         *self.functions.write() = Arc::new(functions);
         if old.settings.cache != new.settings.cache {
             *self.cache.write() = CacheFile::of(new).map(Arc::new);
@@ -114,7 +115,7 @@ impl Gateway {
         let registered: Vec<String> = self
             .records()
             .iter()
-            .filter(|(_, it)| it.origin == Origin::Registered)
+            .filter(|(_, it)| it.origin == BackendSource::Registered)
             .map(|(name, _)| name.clone())
             .collect();
         let wanted: Vec<String> = config

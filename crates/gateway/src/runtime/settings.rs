@@ -38,7 +38,7 @@ pub fn engine_builder(settings: &Settings) -> EngineBuilder {
 }
 
 /// How V8 is used, as the configuration wants it.
-pub fn v8_settings(settings: &Settings) -> V8Settings {
+fn v8_settings(settings: &Settings) -> V8Settings {
     let v8 = &settings.v8;
     V8Settings { deno: v8.deno.clone(), ahead: v8.pool, move_after: v8.threshold, ..V8Settings::default() }
 }

@@ -77,15 +77,21 @@ pub(super) fn kind(name: &str, transport: &BackendTransport, settings: &Settings
             login: remote
                 .login
                 .as_deref()
-                .and_then(|login| login_spec(name, remote.url.url(), login, settings))
+                .and_then(|login| login_spec(name, remote.url.url(), login, settings, true))
                 .map(Box::new),
         },
         BackendTransport::OpenApi(api) => BackendKind::OpenApi(Box::new(api_spec(name, api, settings))),
     }
 }
 
-/// How a server logs in; none without a folder for logins.
-fn login_spec(name: &str, url: &Url, login: &LoginSettings, settings: &Settings) -> Option<LoginSpec> {
+/// How a server logs in; none without a folder for logins. MCP servers are named as the resource of their tokens.
+fn login_spec(
+    name: &str,
+    url: &Url,
+    login: &LoginSettings,
+    settings: &Settings,
+    names_resource: bool,
+) -> Option<LoginSpec> {
     let preregistered = login.client_id.clone().map(|id| RegisteredClient {
         id,
         secret: login.client_secret.as_ref().map(|secret| SecretText::new(secret.expose())),
@@ -95,6 +101,7 @@ fn login_spec(name: &str, url: &Url, login: &LoginSettings, settings: &Settings)
     let endpoints = login.token_url.as_ref().map(|token| Endpoints {
         authorization: login.authorization_url.as_ref().map(|url| url.url().to_string()),
         token: token.url().to_string(),
+        names_resource,
     });
     let auth = AuthSettings {
         // With the URL: a file of another folder may have a server of this name elsewhere, which must not get the token.
@@ -129,7 +136,7 @@ fn allowed(entry: &Allowed) -> String {
 fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
     let exposed = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
     let login = |(scheme, login): &(String, LoginSettings)| {
-        let mut login = login_spec(name, api.base.url(), login, settings)?;
+        let mut login = login_spec(name, api.base.url(), login, settings, false)?;
         // What the API itself may be at, its login may be at as well.
         login.settings.allow_hosts.extend(api.allow_hosts.iter().map(allowed));
         Some((scheme.clone(), login))

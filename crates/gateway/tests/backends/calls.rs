@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use toolgate_backends::{CallError, CallOptions, Effect, ReplyMode, WhenUnready};
 use toolgate_mcp::{InteractiveClient, Progress};
 
-use crate::fixture::{TEST_TIMEOUT, call, object, spec, up, up_as, value};
+use crate::fixture::{TEST_TIMEOUT, call, object, spec, tree, up, up_as, value};
 
 #[tokio::test]
 async fn structured_content_is_the_value() {
@@ -134,7 +134,7 @@ async fn waiting_for_a_turn_does_not_eat_the_calls_own_time() {
         backend.call("echo", object(json!({ "a": 1 })), quick),
     );
     assert!(matches!(hung, Err(CallError::Timeout { .. })));
-    assert_eq!(echoed.unwrap().into_value().unwrap(), json!({ "a": 1 }));
+    assert_eq!(tree(echoed.unwrap()), json!({ "a": 1 }));
 }
 
 #[tokio::test]
@@ -240,7 +240,8 @@ async fn a_question_is_returned_before_the_time_of_its_call_is_over() {
 #[tokio::test]
 async fn the_raw_result_is_there_for_those_who_want_it() {
     let backend = up(&["--era", "modern"]).await;
-    let raw = call(&backend, "say", json!({ "texts": ["a", "b"] })).await.unwrap().into_raw().unwrap();
+    let raw = call(&backend, "say", json!({ "texts": ["a", "b"] })).await.unwrap().into_result().into_text();
+    let raw: Value = serde_json::from_str(raw.as_str()).unwrap();
     assert_eq!(raw["resultType"], json!("complete"));
     assert_eq!(raw["content"].as_array().map(Vec::len), Some(2));
     assert_eq!(value(&backend, "say", json!({ "texts": ["a", "b"] })).await, json!(["a", "b"]));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use toolgate_backends::{
-    Backend, BackendChange, BackendEvent, BackendKind, BackendSpec, BackendState, CallError, CallOptions, Reply,
+    Backend, BackendChange, BackendEvent, BackendKind, BackendSpec, BackendState, CallError, CallOptions, CallReply,
 };
 use toolgate_mcp::client::ListKind;
 
@@ -81,13 +81,18 @@ pub(crate) async fn updated(news: &mut broadcast::Receiver<BackendEvent>) -> Str
 }
 
 /// A call with the usual options.
-pub(crate) async fn call(backend: &Backend, tool: &str, arguments: Value) -> Result<Reply, CallError> {
+pub(crate) async fn call(backend: &Backend, tool: &str, arguments: Value) -> Result<CallReply, CallError> {
     backend.call(tool, object(arguments), CallOptions::default()).await
 }
 
 /// The value a call gives.
 pub(crate) async fn value(backend: &Backend, tool: &str, arguments: Value) -> Value {
-    call(backend, tool, arguments).await.unwrap().into_value().unwrap()
+    tree(call(backend, tool, arguments).await.unwrap())
+}
+
+/// The value of a reply.
+pub(crate) fn tree(reply: CallReply) -> Value {
+    serde_json::from_str(reply.into_text().as_str()).unwrap()
 }
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {

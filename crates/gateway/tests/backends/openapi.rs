@@ -163,7 +163,7 @@ async fn a_client_is_told_of_further_pages() {
     let backend = up_as(backend_spec(server.spec())).await;
     let options = toolgate_backends::CallOptions { reply: ReplyMode::Raw, ..Default::default() };
     let reply = backend.call("listPets", object(json!({})), options).await.unwrap();
-    let reply = reply.into_raw().unwrap();
+    let reply: Value = serde_json::from_str(reply.into_result().into_text().as_str()).unwrap();
     let links = &reply["_meta"]["toolgate/http"]["links"];
     assert_eq!(links["next"]["arguments"], json!({ "limit": 2 }));
 }
@@ -290,6 +290,32 @@ async fn an_operation_that_says_something_else_than_before_is_reported() {
     let known = KnownTools { tools, ..KnownTools::default() };
     let later = up_as(BackendSpec { known, ..spec() }).await;
     assert_eq!(changed(&later), expected);
+}
+
+/// An operation that declares a key gets one with each call; that of a durable run takes its place, whatever the schema says.
+#[tokio::test]
+async fn the_key_of_a_call_takes_the_place_of_one_that_is_made_for_a_request() {
+    let api = ApiServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("api.json");
+    let mut document = document();
+    document["openapi"] = json!("3.1.0");
+    let schema = json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] });
+    document["paths"]["/pets"]["post"]["parameters"] =
+        json!([{ "name": "Idempotency-Key", "in": "header", "required": true, "schema": schema }]);
+    std::fs::write(&file, document.to_string()).unwrap();
+    let backend = up_as(backend_spec(ApiSpec { document: DocumentSource::File(file), ..api.spec() })).await;
+    for arguments in [json!({ "name": "Rex" }), json!({ "name": "Rex", "Idempotency-Key": null })] {
+        let calling = call(&backend, "addPet", arguments);
+        toolgate_functions::idempotency::with_key("key-of-the-call".to_owned(), calling).await.unwrap();
+        let sent = api.last().to_ascii_lowercase();
+        assert!(sent.contains("\r\nidempotency-key: key-of-the-call\r\n"), "{sent}");
+        assert_eq!(sent.matches("idempotency-key").count(), 1, "{sent}");
+    }
+    let own = call(&backend, "addPet", json!({ "name": "Rex", "Idempotency-Key": "own" }));
+    toolgate_functions::idempotency::with_key("key-of-the-call".to_owned(), own).await.unwrap();
+    assert!(api.last().to_ascii_lowercase().contains("\r\nidempotency-key: own\r\n"));
+    backend.shut_down().await;
 }
 
 /// A call of a durable run has the same key when it is sent again; any other has none.

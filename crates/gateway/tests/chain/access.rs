@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolgate_run::{FastPaths, RunRequest};
-use toolgate_wire::{Access, CallRate, CallerScope};
+use toolgate_wire::{Access, CallErrorCode, CallRate, CallerScope};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain, run, shown};
@@ -129,7 +129,7 @@ pub(crate) fn a_caller_makes_as_many_calls_as_its_rate_says() {
         |name: &str| CallerScope { name: name.to_owned(), rate: CallRate::per_minute(3), ..CallerScope::default() };
     let try_it = |name: &str, code: &str| {
         let report = run(&chain, RunRequest { caller: with_rate(name), ..asking(code) }).report;
-        let limited = report.calls.iter().filter(|call| call.error_code.as_deref() == Some("RATE_LIMITED")).count();
+        let limited = report.calls.iter().filter(|call| call.error_code == Some(CallErrorCode::RateLimited)).count();
         (report.calls.len(), limited)
     };
     assert_eq!(try_it("a", "return open.read({})"), (1, 0));

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
 use toolgate_bridge::{Answer, Provider, ProviderFuture, RequestContext};
 use toolgate_run::{Route, RunRequest, Runner};
-use toolgate_wire::{CallState, LimitRequest};
+use toolgate_wire::{CallErrorCode, CallState, LimitRequest};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, block_on, chain, engines, run, shown, value};
@@ -155,10 +155,10 @@ pub(crate) fn nothing_is_sent_after_the_end_of_its_run() {
         (error.code, error.state)
     };
     let late = RequestContext { deadline: Some(Instant::now()), ..RequestContext::default() };
-    assert_eq!(call(late), ("TIMEOUT".to_owned(), CallState::NotSent));
+    assert_eq!(call(late), (CallErrorCode::Timeout, CallState::NotSent));
     let cancelled = RequestContext::default();
     cancelled.cancel.cancel();
-    assert_eq!(call(cancelled), ("CANCELLED".to_owned(), CallState::NotSent));
+    assert_eq!(call(cancelled), (CallErrorCode::Cancelled, CallState::NotSent));
     assert_eq!(meeting.arguments(), Vec::<Map<String, Value>>::new());
 }
 
@@ -246,7 +246,7 @@ pub(crate) fn what_may_go_wrong_is_a_warning() {
     let chain = chain(&shop());
     let check = |code: &str, warning: &str| {
         let ran = run(&chain, asking(code)).report;
-        assert!(ran.warnings.iter().any(|one| one.contains(warning)), "{code}\n{:?}", ran.warnings);
+        assert!(ran.warnings.iter().any(|one| one.to_string().contains(warning)), "{code}\n{:?}", ran.warnings);
         assert_eq!(ran.value().map(|value| value.get()).ok(), Some("1"), "{code}");
     };
     check("shop.note({}); return 1", "1:1: The call of shop.note is never awaited");

@@ -33,7 +33,7 @@ fn both(request: &RunRequest) -> (String, String) {
     (shown(&run(&CHAIN, request.clone())), shown(&run(&CHAIN, long)))
 }
 
-/// The texts on which the roads differ.
+/// The texts on which the routes differ.
 fn differences(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     let compared = texts.into_iter().map(|text| {
         let (short, long) = both(&asking(text.as_str()));
@@ -81,17 +81,17 @@ pub(crate) fn every_text() {
     agree(TEXTS.iter().map(ToString::to_string));
 }
 
-/// The comparison would prove nothing if both sides took one road.
+/// The comparison would prove nothing if both sides took one route.
 pub(crate) fn short_cuts_are_taken() {
-    let road = |code: &str| run(&CHAIN, asking(code)).route;
+    let route = |code: &str| run(&CHAIN, asking(code)).route;
     let find = |receiver: &str| format!("const r = await {receiver}.find({{ query: 'a' }}); return r");
     for receiver in RECEIVERS {
-        assert_eq!(road(&find(receiver)), Route::OneCall, "{receiver}");
+        assert_eq!(route(&find(receiver)), Route::OneCall, "{receiver}");
     }
-    assert_eq!(road("my-backend.my-tool({ value: 1 })"), Route::OneCall);
-    assert_eq!(road("return __interfaces.shop"), Route::Introspection);
-    assert_eq!(road("{\"tool\": \"shop.find\", \"arguments\": {\"query\": \"a\"}}"), Route::Direct);
-    assert_eq!(road("return Math.max(5)"), Route::Script);
+    assert_eq!(route("my-backend.my-tool({ value: 1 })"), Route::OneCall);
+    assert_eq!(route("return __interfaces.shop"), Route::Introspection);
+    assert_eq!(route("{\"tool\": \"shop.find\", \"arguments\": {\"query\": \"a\"}}"), Route::Direct);
+    assert_eq!(route("return Math.max(5)"), Route::Script);
     let long = RunRequest { fast_paths: FastPaths::Off, ..asking(find("shop")) };
     assert_eq!(run(&CHAIN, long).route, Route::Script);
 }

@@ -93,7 +93,7 @@ impl Row {
         let error = report.failure().map(|it| it.code.name());
         let hint = report.failure().and_then(|it| it.hint.as_deref()).unwrap_or_default();
         let called: Vec<String> = report.calls.iter().map(|call| call.name()).collect();
-        let warnings = report.warnings.join("\n");
+        let warnings = report.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         let mut parts = [(hint, &self.hint), (text.as_str(), &self.text), (&warnings, &self.warnings)].into_iter();
         let value = report.value().ok().and_then(|value| serde_json::from_str::<Value>(value.get()).ok());
         let holds = error == self.error.as_deref()

@@ -1,4 +1,4 @@
-//! `call_tool_chain` over in-memory tools: the same answer on every road, names, hints, preflight, access.
+//! `call_tool_chain` over in-memory tools: the same answer on every route, names, hints, preflight, access.
 //!
 //! # Layout
 //! - `runner`, `support`: the cases, and a chain to test

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::Engine;
@@ -57,7 +57,7 @@ impl World {
         let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
         let tools = ["wire", "pay"].map(|name| json!({ "name": name, "inputSchema": schema, "reply": "{{to}}" }));
         let script = json!({ "backends": { "bank": { "tools": tools } } }).to_string();
-        let script = || Script::parse(&script).unwrap();
+        let script = || ToolScript::parse(&script).unwrap();
         let (bridge, calls) = (Bridge::new(CatalogHandle::new(script().catalog())), Arc::default());
         for (backend, provider) in script().providers() {
             bridge.provide(backend, Arc::new(Noting(provider, Arc::clone(&calls))));

@@ -11,8 +11,8 @@ use toolgate_engine::HostError;
 use toolgate_functions::{HostFunction, Registry};
 use toolgate_policy::{Action, CallLimits, Condition, Glob, Policy, Rule, TraitFilter, parse_limits};
 use toolgate_run::{FastPaths, Route, RunReport, RunRequest, Runner};
-use toolgate_wire::report::CallDecision;
-use toolgate_wire::{CallId, CallState, CallerScope, Code, Outcome};
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{CallErrorCode, CallId, CallState, CallerScope, Code, Outcome};
 
 use crate::runner::{Case, cases};
 use crate::support::{asking, chain, run, shown};
@@ -229,7 +229,7 @@ pub(crate) fn a_call_that_must_be_asked_about_fails_where_nobody_can_be() {
         assert!(failure.contains("a person must approve bank.pay: because"), "{failure}");
         assert!(failure.contains("toolgate approve"), "{failure}");
         let record = &ran.report.calls[0];
-        assert_eq!((record.error_code.as_deref(), record.state), (Some("DENIED"), CallState::NotSent));
+        assert_eq!((&record.error_code, record.state), (&Some(CallErrorCode::Denied), CallState::NotSent));
     }
 }
 
@@ -257,9 +257,9 @@ impl Approver for Reviewer {
         })
     }
 
-    fn answered(&self, _: CallId) -> Option<CallDecision> {
+    fn answered(&self, _: CallId) -> Option<DecisionRecord> {
         let reviewer = Some(self.name.clone()?);
-        Some(CallDecision { action: "ask", verdict: Some("edited"), reviewer, ..CallDecision::default() })
+        Some(DecisionRecord { action: "ask", verdict: Some("edited"), reviewer, ..DecisionRecord::default() })
     }
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn a_person_approves_edits_denies_and_stops() {
     assert_eq!(decisions[1], edited);
     assert_eq!(decisions[2], json!({ "do": "ask", "rule": "policy[0]", "verdict": "denied" }));
     let told = "a person changed the arguments of bank.pay: {\"amount\":20} was sent instead of {\"amount\":2}";
-    assert_eq!(ran.report.warnings.last().map(String::as_str), Some(told));
+    assert_eq!(ran.report.warnings.last().map(ToString::to_string).as_deref(), Some(told));
     let asked = reviewer.asked.lock().clone();
     assert_eq!(
         asked.iter().map(|call| call.arguments.as_str()).collect::<Vec<_>>(),
@@ -304,7 +304,7 @@ pub(crate) fn what_a_person_edits_is_checked() {
         *reviewer.edit.lock() = Some(edit.to_owned());
         let request = RunRequest { approver: Some(reviewer.clone()), ..asking("return await bank.pay({ amount: 2 })") };
         let ran = run(&chain, request);
-        (outcome(&ran), ran.report.calls[0].error_code.clone().unwrap_or_default())
+        (outcome(&ran), ran.report.calls[0].error_code.as_ref().map_or("", CallErrorCode::as_str).to_owned())
     };
     assert_eq!(edited("{\"amount\":20}"), ("{\"paid\":20}".to_owned(), String::new()));
     assert_eq!(edited("{\"amount\":\"x\"}").1, "INVALID_ARGUMENTS");
@@ -356,7 +356,7 @@ pub(crate) fn a_question_expires() {
     let reviewer: Arc<dyn Approver> = Arc::new(Reviewer::default());
     let code = "try { return await bank.pay({ amount: 9 }) } catch (e) { return [e.code, e.message] }";
     let ran = run(&chain, RunRequest { approver: Some(reviewer), ..asking(code) });
-    assert_eq!(outcome(&ran), r#"["EXPIRED","nobody decided about bank.pay in time"]"#);
+    assert_eq!(outcome(&ran), r#"["EXPIRED","no decision about bank.pay came in time"]"#);
     assert_eq!(ran.report.calls[0].decision.as_ref().unwrap().verdict, Some("expired"));
 }
 
@@ -413,7 +413,10 @@ pub(crate) fn the_report_lists_what_will_be_asked() {
     let code = "const a = await bank.get_balance({});\nawait bank.pay({ amount: 1 });\nreturn a";
     let ran = run(&chain, RunRequest { approver: Some(reviewer), ..asking(code) });
     assert_eq!(outcome(&ran), "7");
-    assert_eq!(ran.report.warnings, ["2:12: a person is asked about bank.pay: because"]);
+    assert_eq!(
+        ran.report.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["2:12: a person is asked about bank.pay: because"]
+    );
     let check = chain.check(&asking(code)).unwrap();
     assert_eq!(check.warnings.iter().map(|it| it.code.as_str()).collect::<Vec<_>>(), ["asked"]);
 }

@@ -7,13 +7,13 @@ use crate::differential::agrees;
 use crate::programs::{CALLS, RECEIVERS, SHAPES, VALUES};
 use crate::runner::{Case, cases};
 
-/// Programs compared, each on both roads.
+/// Programs compared, each on both routes.
 const PROGRAMS: u32 = 400;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        random::programs_give_the_same_answer_on_both_roads,
-        random::damaged_programs_give_the_same_answer_on_both_roads
+        random::programs_give_the_same_answer_on_both_paths,
+        random::damaged_programs_give_the_same_answer_on_both_paths
     ]
 }
 
@@ -25,12 +25,12 @@ fn compare(programs: impl Strategy<Value = String>) {
     assert!(compared.is_ok(), "{}", compared.unwrap_err());
 }
 
-pub(crate) fn programs_give_the_same_answer_on_both_roads() {
+pub(crate) fn programs_give_the_same_answer_on_both_paths() {
     compare(program());
 }
 
 /// One place is cut out, doubled, or replaced by something else.
-pub(crate) fn damaged_programs_give_the_same_answer_on_both_roads() {
+pub(crate) fn damaged_programs_give_the_same_answer_on_both_paths() {
     let damage = prop::sample::select(vec![
         "", ";", ")", "(", "...", "await ", "?", ".", ",", "'", "\n", "shop", "/*", "1", "-", "=>",
     ]);
@@ -46,7 +46,7 @@ fn program() -> impl Strategy<Value = String> {
     let shape = prop::sample::select(SHAPES.to_vec());
     (shape, call(), trivia()).prop_map(|(shape, call, trivia)| {
         let program = shape.replace('@', &call);
-        // Between tokens and in strings alike: what is different then is different on both roads.
+        // Between tokens and in strings alike: what is different then is different on both routes.
         program.replacen(' ', trivia, 2)
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Answer, Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
 use toolgate_journal::durable::Journal;
@@ -90,7 +90,7 @@ impl Provider for Tracker {
     }
 }
 
-fn tools() -> Script {
+fn tools() -> ToolScript {
     let create = json!({
         "name": "create",
         "inputSchema": { "type": "object", "properties": { "title": { "type": "string" }, "parent": { "type": "integer" } } },
@@ -100,7 +100,7 @@ fn tools() -> Script {
     });
     let list = json!({ "name": "list", "annotations": { "readOnlyHint": true } });
     let tools = json!({ "backends": { "tracker": { "tools": [create, list, { "name": "close" }] } } });
-    Script::parse(&tools.to_string()).unwrap()
+    ToolScript::parse(&tools.to_string()).unwrap()
 }
 
 struct World {

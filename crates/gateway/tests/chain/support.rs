@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use toolgate_bridge::Bridge;
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, EngineBuilder, EngineChoice, IsolationMode, V8Settings};
 use toolgate_run::{FixedEnvironment, RunReport, RunRequest, Runner};
@@ -39,7 +39,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// A bridge over the tools of a scripted file.
-pub(crate) fn bridge(tools: Script) -> Arc<Bridge> {
+pub(crate) fn bridge(tools: ToolScript) -> Arc<Bridge> {
     let bridge = Bridge::new(CatalogHandle::new(tools.catalog()));
     for (backend, provider) in tools.providers() {
         bridge.provide(backend, provider);
@@ -53,7 +53,7 @@ pub(crate) fn chain(tools: &Value) -> Runner {
 }
 
 pub(crate) fn chain_on(engine: Engine, tools: &Value) -> Runner {
-    let tools = Script::parse(&tools.to_string()).expect("a file of tools");
+    let tools = ToolScript::parse(&tools.to_string()).expect("a file of tools");
     Runner::new(engine, bridge(tools), Arc::new(FixedEnvironment::default()))
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn value(chain: &Runner, code: &str) -> String {
     }
 }
 
-/// Everything that must not depend on the road: no times, and nothing about the engine.
+/// Everything that must not depend on the route: no times, and nothing about the engine.
 pub(crate) fn shown(ran: &RunReport) -> String {
     let report = &ran.report;
     let mut text = match &report.outcome {
@@ -102,7 +102,7 @@ pub(crate) fn shown(ran: &RunReport) -> String {
         "safe to retry {}, logs {:?}, warnings {:?}",
         report.safe_to_retry(),
         report.logs,
-        report.warnings
+        report.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     );
     text
 }

@@ -192,6 +192,14 @@ async fn what_is_left_out_can_be_read_and_computed_on() {
         .text("query_result", json!({ "result_id": id, "code": "(data) => data.filter(d => d.open).length" }))
         .await;
     assert_eq!(count, "1500");
+    let noted = "(data) => data.map(d => ({ ...d, note: d.id === 1234 ? 'broken' : '' }))";
+    let some = json!({ "result_id": id, "code": noted, "max_output_size": 2000, "intent": "broken" });
+    let some = world.text("query_result", some).await;
+    assert!(some.len() <= 2000 && some.contains("broken"), "{some}");
+    let snippet = "return Array.from({ length: 3000 }, (_, n) => ({ id: n, note: n === 1234 ? 'broken' : '' }))";
+    let snippet = json!({ "code": snippet, "max_output_size": 2000, "intent": "broken" });
+    let snippet = world.text("run_code", snippet).await;
+    assert!(snippet.len() <= 2000 && snippet.contains("broken"), "{snippet}");
     let failed = world.call("query_result", json!({ "result_id": id, "code": "(data) => data.nope.x" })).await;
     assert_eq!(failed["isError"], true);
     assert!(world.resource(&format!("gatemini://result/{id}")).await.contains("row 2999"));

@@ -84,6 +84,31 @@ async fn calls_that_wait_together_are_asked_about_together() {
     world.gateway.shut_down().await;
 }
 
+/// A correction asks by the same forms as the program that it corrects.
+#[tokio::test]
+async fn a_correction_is_asked_about_by_forms() {
+    let world = asking().await;
+    let client = |tool: &str, arguments: Value, answers: Value| ToolCall {
+        interactive_client: Some(InteractiveClient::new(&object(forms()), &object(answers))),
+        ..call(tool, arguments)
+    };
+    let answered =
+        |asked: &Value| json!({ "requestState": asked["requestState"], "inputResponses": approve_all(asked) });
+    let broken = json!({ "code": "await f.echo({ n: 1 }); return missing.field" });
+    let asked = world.agent.call(client("call_tool_chain", broken.clone(), json!({}))).await.unwrap();
+    let failed = world.agent.call(client("call_tool_chain", broken, answered(&asked))).await.unwrap();
+    assert_eq!(failed["isError"], true, "{failed}");
+    let run = failed["_meta"]["toolgate/report"]["executionId"].as_str().unwrap();
+    let fix = json!({ "run_id": run, "code": TWO });
+    let asked = world.agent.call(client("fix_run", fix.clone(), json!({}))).await.unwrap();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let requests = asked["inputRequests"].to_string();
+    assert!(requests.contains("{\\\"n\\\":2}") && !requests.contains("{\\\"n\\\":1}"), "only what is new: {requests}");
+    let done = world.agent.call(client("fix_run", fix, answered(&asked))).await.unwrap();
+    assert_eq!(value(&done), json!([1, 2]), "{done}");
+    world.gateway.shut_down().await;
+}
+
 /// What a client without forms is told, and the run that waits.
 async fn paused(world: &World, result: &Value) -> String {
     let text = first_text(result);

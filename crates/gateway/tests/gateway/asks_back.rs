@@ -7,8 +7,11 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_mcp::InteractiveClient;
-use toolgate_mcp::server::{Service, ToolCall};
+use toolgate_mcp::server::ToolCall;
+use toolgate_run::RunRequest;
 use toolgate_run::durable::{About, CallDecision, DecisionKind, DurableError, PendingView, RunStatus};
+use toolgate_run::stage::Staging;
+use toolgate_wire::Profile;
 
 use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture, object};
 
@@ -199,6 +202,32 @@ async fn a_server_may_ask_in_any_program() {
     }
 }
 
+/// Calls that ask at the same time have changed nothing: the program begins again as one that waits for all of them.
+#[tokio::test]
+async fn two_calls_that_ask_at_one_time_are_no_change() {
+    let world = world().await;
+    let file = json!(world.folder.path().join("said").to_str().unwrap());
+    let call = format!("f.asks_back({{ careful: true, file: {file} }})");
+    let code = format!("return await Promise.all([{call}, {call}])");
+    let told = world.call("call_tool_chain", json!({ "code": code })).await;
+    assert!(first_text(&told).contains("is paused"), "{told}");
+    let run = told["_meta"]["toolgate/report"]["paused"]["runId"].as_str().unwrap().to_owned();
+    for name in ["Ann", "Ben"] {
+        let question = waits(&world, &run).await.unwrap();
+        decide(&world, &run, decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": name }))))
+            .await
+            .unwrap();
+    }
+    let mut greeted: Vec<Value> = waits(&world, &run).await.unwrap_err().as_array().unwrap().clone();
+    greeted.sort_by_key(Value::to_string);
+    assert_eq!(
+        (greeted, said(&world).len()),
+        (vec![json!("hello Ann"), json!("hello Ben")], 2),
+        "carried out once each"
+    );
+    world.gateway.shut_down().await;
+}
+
 /// The first attempt of a program that begins again counts for nothing, and neither does going on with a call.
 #[tokio::test]
 async fn a_call_of_a_program_that_begins_again_counts_once_in_its_day() {
@@ -229,6 +258,34 @@ async fn a_program_that_has_changed_something_does_not_begin_again() {
     let told = world.call("call_tool_chain", json!({ "code": code })).await;
     assert!(first_text(&told).contains("is paused"), "{told}");
     world.gateway.shut_down().await;
+}
+
+/// A read whose server asks something ends a rehearsal: after the review it is made and waits as in any run.
+#[tokio::test]
+async fn a_read_that_asks_waits_after_the_review_of_a_staged_run() {
+    for era in ["modern", "legacy"] {
+        let world = World::up(json!({ "f": fixture(&["--era", era, "--reads", "asks_back"]) })).await;
+        let file = json!(world.folder.path().join("said").to_str().unwrap());
+        let code = format!("await f.echo({{ n: 1 }}); return await f.asks_back({{ careful: true, file: {file} }})");
+        let request = RunRequest { staging: Staging::Wanted, ..RunRequest::new(Profile::Chain, code.clone()) };
+        let report = world.gateway.runner().run(request).await;
+        let failure = report.report.failure().unwrap().message.clone();
+        assert!(failure.ends_with("the answer to f.asks_back: its server asks a person something"), "{failure}");
+        assert_eq!(report.review.unwrap().len(), 1, "the write before it");
+
+        let told = world.call("call_tool_chain", json!({ "code": code, "stage": true })).await;
+        let run = told["_meta"]["toolgate/report"]["paused"]["runId"].as_str().unwrap().to_owned();
+        let line = waits(&world, &run).await.unwrap();
+        assert_eq!((line.tool.as_str(), line.staged.is_some()), ("echo", true), "{line:?}");
+        decide(&world, &run, decision(line.call_id, DecisionKind::Approve, None)).await.unwrap();
+        let question = waits(&world, &run).await.unwrap();
+        assert!(matches!(question.about, About::Form { .. }), "{era}: {question:?}");
+        let ann = decision(question.call_id, DecisionKind::Answer, Some(json!({ "name": "Ann" })));
+        decide(&world, &run, ann).await.unwrap();
+        assert_eq!(waits(&world, &run).await.unwrap_err(), "hello Ann");
+        assert_eq!(said(&world), ["Ann"], "{era}: carried out once");
+        world.gateway.shut_down().await;
+    }
 }
 
 /// A server of an earlier revision asks while it holds the call open: it is told to stop, and called again with the answer.

@@ -7,7 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
 
-use crate::support::{World, fixture};
+use toolgate_mcp::server::{RequestScope, Service, ServiceAnswer, ToolCall, ToolMode};
+use toolgate_wire::CallerScope;
+
+use crate::support::{World, call, fixture, scope};
 
 /// How one call with an answer, and one with arguments, of this many bytes ends.
 fn both(bytes: usize) -> String {
@@ -117,5 +120,36 @@ async fn what_a_tool_gives_a_host_function_counts_in_the_bytes_of_the_run() {
     let refused = world.chain(&end(6 << 20)).await;
     assert_eq!(refused[0], "OVER_BUDGET", "{refused}");
     assert!(refused[1].as_str().unwrap().contains("bytes that this run may have in flight"), "{refused}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_a_client_in_direct_mode_has_not_taken_counts_for_it() {
+    const BYTES: usize = 3 << 20;
+    let world = World::up(json!({ "b": fixture(&["--offers", "bee"]) })).await;
+    let caller = CallerScope { name: "slow".to_owned(), fairness: Some(1), ..CallerScope::default() };
+    let scope = RequestScope { caller: caller.clone(), ..scope(ToolMode::Direct) };
+    let used = || world.gateway.runner().caller_budget(&caller).used();
+    let large = || ToolCall { scope: scope.clone(), ..call("b__large", json!({ "bytes": BYTES })) };
+    let answer = Service::call(&world.agent.0, large()).await.unwrap();
+    assert!(matches!(&answer, ServiceAnswer::Text(text) if text.as_str().len() >= BYTES), "{answer:?}");
+    assert!((BYTES..2 * BYTES).contains(&used()), "{} bytes are counted", used());
+    drop(answer);
+    assert_eq!(used(), 0);
+    // One that asks for more than it may have in flight is told so.
+    world
+        .gateway
+        .reload(world.config(
+            json!({ "b": fixture(&["--offers", "bee"]) }),
+            json!({ "limits": { "caller_bytes_in_flight": "2MB" } }),
+        ))
+        .await;
+    let refused = world.agent.call(large()).await.unwrap();
+    assert_eq!(refused["isError"], true);
+    assert!(
+        refused["content"][0]["text"].as_str().unwrap().contains("bytes that this caller may have in flight"),
+        "{refused}"
+    );
+    assert_eq!(used(), 0);
     world.gateway.shut_down().await;
 }

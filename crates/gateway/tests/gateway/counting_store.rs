@@ -14,6 +14,7 @@ use toolgate_journal::store::{
 pub(crate) struct CountingStore {
     store: MemoryStore,
     reads: AtomicUsize,
+    named_claims: AtomicUsize,
     /// How long a write takes.
     write_time: Duration,
     loses_an_answer: AtomicBool,
@@ -22,6 +23,8 @@ pub(crate) struct CountingStore {
     read_arms_find: AtomicBool,
     fails_a_find: AtomicBool,
     has_failed_a_find: AtomicBool,
+    syncs: AtomicUsize,
+    fails_a_sync: AtomicBool,
 }
 
 impl CountingStore {
@@ -53,6 +56,24 @@ impl CountingStore {
     #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
     pub(crate) fn find_has_failed(&self) -> bool {
         self.has_failed_a_find.load(Ordering::SeqCst)
+    }
+
+    /// The next sync fails, as when a disk is broken.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
+    pub(crate) fn next_sync_fails(&self) {
+        self.fails_a_sync.store(true, Ordering::SeqCst);
+    }
+
+    /// How often what was written was to be on the disk.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them does not ask")]
+    pub(crate) fn syncs(&self) -> usize {
+        self.syncs.load(Ordering::SeqCst)
+    }
+
+    /// How often one run was claimed by its name, without a look for any that is due.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them does not ask")]
+    pub(crate) fn named_claims(&self) -> usize {
+        self.named_claims.load(Ordering::SeqCst)
     }
 
     pub(crate) fn repeated(&self) -> usize {
@@ -98,6 +119,7 @@ impl Store for CountingStore {
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
+        self.named_claims.fetch_add(usize::from(claim.run.is_some()), Ordering::SeqCst);
         self.store.claim(claim)
     }
 
@@ -109,12 +131,32 @@ impl Store for CountingStore {
         self.store.leave(lease, how)
     }
 
+    fn append_and_leave(&self, lease: Lease, from: u64, rows: Rows, how: Leave) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            tokio::time::sleep(self.write_time).await;
+            self.store.append_and_leave(lease, from, rows, how).await?;
+            match self.loses_an_answer.swap(false, Ordering::SeqCst) {
+                true => Err(StoreError::Unavailable("the connection was lost".to_owned())),
+                false => Ok(()),
+            }
+        })
+    }
+
     fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {
         self.store.pending(run)
     }
 
     fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
         self.store.decide(run, call, decision)
+    }
+
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        let synced = match self.fails_a_sync.swap(false, Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("the disk is broken".to_owned())),
+            false => Ok(()),
+        };
+        Box::pin(std::future::ready(synced))
     }
 
     fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
@@ -16,16 +16,13 @@ use toolgate_journal::entry::Event;
 use toolgate_journal::fork::fork;
 use toolgate_journal::seal::Sealer;
 use toolgate_policy::{Action, Policy, Rule};
-use toolgate_run::durable::{
-    CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
-};
+use toolgate_run::durable::{DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView};
 use toolgate_run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_wire::{LimitRequest, Profile};
 
 use crate::counting_store::CountingStore;
+use crate::run_views::{decision, ended, holds, report, settled};
 
-/// How long a run may take to end.
-const END_TIMEOUT: Duration = Duration::from_secs(120);
 /// Short, so that a run is taken over soon.
 const LEASE: Duration = Duration::from_millis(200);
 
@@ -60,8 +57,8 @@ impl Provider for Bank {
     }
 }
 
-/// `find` reads, `set` says that it may be called again, `charge` takes a key, `send` does none of these.
-fn tools() -> Value {
+/// `find` reads, `set` says that it may be called again, `charge` takes a key, `send` does none of these, unless it takes one too.
+fn tools(send: &[&str]) -> Value {
     let text = json!({ "type": "string" });
     let schema = |names: &[&str]| {
         let properties: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), text.clone())).collect();
@@ -71,7 +68,7 @@ fn tools() -> Value {
         { "name": "find", "inputSchema": schema(&["to"]), "annotations": { "readOnlyHint": true }, "reply": "done" },
         { "name": "set", "inputSchema": schema(&["to"]), "annotations": { "idempotentHint": true }, "reply": "done" },
         { "name": "charge", "inputSchema": schema(&["to", "idempotency_key", "request_id"]), "reply": "done" },
-        { "name": "send", "inputSchema": schema(&["to"]), "reply": "done" },
+        { "name": "send", "inputSchema": schema(send), "reply": "done" },
     ])
 }
 
@@ -84,11 +81,15 @@ struct World {
     max_record_bytes: Option<u64>,
     /// The memory of a program that is configured.
     max_memory: Option<u64>,
+    /// Whether `send` takes a key at the gateways after the first.
+    is_upgraded: bool,
 }
 
 impl World {
     fn gateway(&self, number: u32, answers: Answers, policy: Policy) -> DurableRuns {
-        let script = Script::parse(&json!({ "backends": { "bank": { "tools": tools() } } }).to_string()).unwrap();
+        let send = if self.is_upgraded && number > 1 { &["to", "idempotency_key"][..] } else { &["to"] };
+        let tools = json!({ "backends": { "bank": { "tools": tools(send) } } });
+        let script = ToolScript::parse(&tools.to_string()).unwrap();
         let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
         for (backend, scripted) in script.providers() {
             bridge.provide(backend, Arc::new(Bank { scripted, calls: self.calls.clone(), answers }));
@@ -127,44 +128,27 @@ impl World {
         self.calls.lock().clone()
     }
 
-    /// Begins a run at a gateway that is killed when its call is open, and gives its report at the next one.
-    fn after_a_kill(&self, code: &str) -> Value {
+    /// Begins a run at a gateway that is killed when its call is open.
+    fn killed_in(&self, code: &str) -> String {
         let killed = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let run = killed.block_on(async {
             let runs = self.gateway(1, Answers::Never, Policy::default());
             let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
-            while self.called().is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            holds("a call", || !self.called().is_empty()).await;
             // Kept until the runtime ends, as a process that is killed lets nothing go.
             std::mem::forget(runs);
             run
         });
         killed.shutdown_background();
+        run
+    }
+
+    /// The same, and the report of the run at the next gateway.
+    fn after_a_kill(&self, code: &str) -> Value {
+        let run = self.killed_in(code);
         let next = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         next.block_on(async { report(&ended(&self.gateway(2, Answers::Yes, Policy::default()), &run).await) })
     }
-}
-
-/// The run once it has ended.
-async fn ended(runs: &DurableRuns, run: &str) -> RunView {
-    until(runs, run, |view| view.summary.status == RunStatus::Done).await
-}
-
-async fn until(runs: &DurableRuns, run: &str, is_so: impl Fn(&RunView) -> bool) -> RunView {
-    let waiting = async {
-        loop {
-            let view = runs.wait(run, None, Duration::from_secs(1)).await.unwrap();
-            if is_so(&view) {
-                return view;
-            }
-        }
-    };
-    tokio::time::timeout(END_TIMEOUT, waiting).await.expect("the run does not come to it")
-}
-
-fn report(view: &RunView) -> Value {
-    serde_json::from_str(view.report.as_ref().expect("an end").get()).unwrap()
 }
 
 #[test]
@@ -205,6 +189,25 @@ fn open_calls_that_were_sent_without_a_key_are_not_made_again() {
     }
 }
 
+/// A call was sent without a key, and its tool has a place for one since then: a person who agrees to the new schema has not agreed to
+/// a second call.
+#[test]
+fn a_place_for_a_key_that_came_later_says_nothing_about_a_call_that_was_sent() {
+    let world = World { is_upgraded: true, ..World::default() };
+    let run = world.killed_in("return await bank.send({ to: 'ann' })");
+    let next = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let report = next.block_on(async {
+        let runs = world.gateway(2, Answers::Yes, Policy::default());
+        let view = settled(&runs, &run).await;
+        assert_eq!(view.summary.status, RunStatus::Paused, "its schema is asked about: {view:?}");
+        approve(&runs, &run, &view).await;
+        report(&ended(&runs, &run).await)
+    });
+    assert_eq!((&report["ok"], &report["safe_to_retry"]), (&json!(false), &json!(false)), "{report}");
+    assert_eq!(report["calls"][0]["state"], "unknown", "{report}");
+    assert_eq!(world.called().len(), 1, "never a silent repeat");
+}
+
 /// The record has nothing of the call: the run ends, nothing is made again, and its report does not say that it may be.
 #[test]
 fn an_open_call_beyond_the_bound_of_the_record_is_not_made_again() {
@@ -234,12 +237,9 @@ async fn a_run_whose_record_could_not_be_read_once_goes_on() {
     let runs = world.gateway(1, Answers::Yes, policy());
     let run = runs.begin(RunRequest::new(Profile::Chain, "return await bank.send({ to: 'ann' })"), None, None);
     let run = run.await.unwrap().run;
-    let view = until(&runs, &run, |view| !view.pending.is_empty()).await;
+    let view = settled(&runs, &run).await;
     world.store.next_read_fails();
-    let (by, at) = (String::new(), 0);
-    let (call_id, decision) = (view.pending[0].call_id, DecisionKind::Approve);
-    let approved = CallDecision { call_id, decision, arguments: None, reason: None, remember: None, by, at };
-    runs.decide(&run, None, vec![approved]).await.unwrap();
+    approve(&runs, &run, &view).await;
     let report = report(&ended(&runs, &run).await);
     assert_eq!(report["value"], "done", "{report}");
     assert_eq!(world.called().len(), 1);
@@ -253,7 +253,8 @@ fn asks_about_charges() -> Policy {
 /// A run that has sent something and waits for a person.
 async fn waiting(runs: &DurableRuns, request: RunRequest) -> (String, RunView) {
     let run = runs.begin(request, None, None).await.unwrap().run;
-    let view = until(runs, &run, |view| view.summary.status == RunStatus::Paused && !view.pending.is_empty()).await;
+    let view = settled(runs, &run).await;
+    assert_eq!(view.summary.status, RunStatus::Paused, "{view:?}");
     (run, view)
 }
 
@@ -261,10 +262,7 @@ const SENDS_AND_CHARGES: &str =
     "console.log('begins'); await bank.send({ to: 'ann' }); return await bank.charge({ to: 'ann' })";
 
 async fn approve(runs: &DurableRuns, run: &str, view: &RunView) {
-    let (call_id, decision) = (view.pending[0].call_id, DecisionKind::Approve);
-    let approved =
-        CallDecision { call_id, decision, arguments: None, reason: None, remember: None, by: String::new(), at: 0 };
-    runs.decide(run, None, vec![approved]).await.unwrap();
+    runs.decide(run, None, vec![decision(view.pending[0].call_id, DecisionKind::Approve)]).await.unwrap();
 }
 
 /// The report of a run that ends before its record is repeated has not all of its calls.
@@ -302,9 +300,7 @@ async fn an_aborted_run_sends_nothing_where_the_store_fails_for_a_moment() {
     before.abort(&run, None).await.unwrap();
     world.store.find_after_next_read_fails();
     let runs = world.gateway(2, Answers::Yes, asks_about_charges());
-    while !world.store.find_has_failed() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    holds("a look that fails", || world.store.find_has_failed()).await;
     let report = report(&ended(&runs, &run).await);
     assert_eq!(report["code"], "ABORTED", "{report}");
     assert_eq!(world.called().len(), 1, "the charge is not made");

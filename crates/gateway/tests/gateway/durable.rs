@@ -8,23 +8,24 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 use toolgate_journal::store::Prune;
-use toolgate_mcp::server::{RequestScope, Service};
-use toolgate_run::durable::{ListRuns, RunStatus};
+use toolgate_mcp::server::RequestScope;
+use toolgate_run::durable::ListRuns;
 
+use crate::run_views::{ended, holds, report};
 use crate::support::{World, call, first_text, fixture};
 
 /// A program that appends lines to a file, which are its effects.
-fn appending(file: &Path, lines: &[&str], then: &str) -> String {
+pub(crate) fn appending(file: &Path, lines: &[&str], then: &str) -> String {
     let file = json!(file.to_str().unwrap());
     let appends = lines.iter().map(|line| format!("await f.append({{ file: {file}, line: {} }});", json!(line)));
     format!("{} {then}", appends.collect::<String>())
 }
 
-fn lines(file: &Path) -> Vec<String> {
+pub(crate) fn lines(file: &Path) -> Vec<String> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-fn run_id(result: &Value) -> String {
+pub(crate) fn run_id(result: &Value) -> String {
     result["_meta"]["toolgate/report"]["executionId"].as_str().unwrap().to_owned()
 }
 
@@ -53,6 +54,9 @@ async fn long_results_of_durable_runs_are_cut_and_kept() {
     let failed = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
     let long = "return Array.from({ length: 20000 }, (_, n) => ({ id: n, name: 'row ' + n }))";
     let code = appending(&file, &["one"], long);
+    let short = json!({ "run_id": run_id(&failed), "code": code, "max_output_size": 900 });
+    let short = world.text("fix_run", short).await;
+    assert!(short.len() <= 900, "{short}");
     let fixed = world.call("fix_run", json!({ "run_id": run_id(&failed), "code": code })).await;
     let status = world.call("run_status", json!({ "run_id": run_id(&fixed) })).await;
     for (result, at) in [(&fixed, 0), (&status, 1)] {
@@ -155,14 +159,12 @@ async fn a_run_that_is_corrected_twice_at_one_time_has_each_effect_once() {
     world.gateway.shut_down().await;
 }
 
-/// What a forgotten run did is not known, so its correction cannot be corrected: nothing is sent.
-#[tokio::test]
-async fn a_correction_whose_first_run_is_forgotten_is_not_corrected() {
-    let world = World::up(json!({ "f": fixture(&[]) })).await;
-    let file = world.folder.path().join("effects");
-    let broken = appending(&file, &["one", "two"], "throw new Error('broken')");
+/// A correction, after the store has forgotten the run that it corrects. Answers of `echo` have so many bytes.
+async fn correction_of_a_forgotten_run(world: &World, file: &Path, bytes: usize) -> String {
+    let echo = format!("await f.echo({{ text: 'x'.repeat({bytes}) }});");
+    let broken = format!("{echo} {}", appending(file, &["one", "two"], "throw new Error('broken')"));
     let first = world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await;
-    let broken = appending(&file, &["one"], "throw new Error('broken again')");
+    let broken = appending(file, &["one"], "throw new Error('broken again')");
     let second = world.call("fix_run", json!({ "run_id": run_id(&first), "code": broken })).await;
     let runs = world.gateway.runner().durable().await.unwrap();
     let store = runs.journal().store();
@@ -170,8 +172,32 @@ async fn a_correction_whose_first_run_is_forgotten_is_not_corrected() {
     let newest = runs.journal().row(&run_id(&second)).await.unwrap().unwrap().bytes;
     store.prune(Prune { older_than: None, max_bytes: Some(newest) }).await.unwrap();
     assert!(runs.journal().row(&run_id(&first)).await.unwrap().is_none());
+    assert_eq!(lines(file), ["one", "two"]);
+    run_id(&second)
+}
+
+/// A correction has what it keeps in its own record.
+#[tokio::test]
+async fn a_correction_is_corrected_without_the_record_of_the_first_run() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let second = correction_of_a_forgotten_run(&world, &file, 1).await;
+    let calls = appending(&file, &["one", "two", "three"], "return 'all'");
+    let corrected = format!("await f.echo({{ text: 'x' }}); {calls}");
+    let fixed = world.call("fix_run", json!({ "run_id": second, "code": corrected })).await;
+    assert_eq!(first_text(&fixed), "all", "{fixed}");
+    assert_eq!(lines(&file), ["one", "two", "three"], "each once");
+    world.gateway.shut_down().await;
+}
+
+/// More than is stored with a correction: what a forgotten run did is not known then, and nothing is sent.
+#[tokio::test]
+async fn a_correction_that_keeps_much_of_a_forgotten_run_is_not_corrected() {
+    let world = World::up(json!({ "f": fixture(&[]) })).await;
+    let file = world.folder.path().join("effects");
+    let second = correction_of_a_forgotten_run(&world, &file, 1_200_000).await;
     let corrected = appending(&file, &["one", "two"], "return 'all'");
-    let refused = world.call("fix_run", json!({ "run_id": run_id(&second), "code": corrected })).await;
+    let refused = world.call("fix_run", json!({ "run_id": second, "code": corrected })).await;
     assert!(refused["isError"] == true && first_text(&refused).contains("forgotten"), "{refused}");
     assert_eq!(lines(&file), ["one", "two"]);
     world.gateway.shut_down().await;
@@ -207,9 +233,9 @@ async fn calls_have_idempotency_keys_of_their_own() {
     let charged: Value = serde_json::from_str(&text).unwrap();
     let key = |at: usize| charged[at]["arguments"]["idempotency_key"].as_str().unwrap_or_default().to_owned();
     let meta = |at: usize| charged[at]["meta"]["toolgate/idempotency-key"].as_str().unwrap_or_default().to_owned();
-    assert!(key(0).len() == 32 && key(0) == meta(0), "{charged}");
+    assert!(key(0).len() == 36 && key(0) == meta(0), "{charged}");
     assert_ne!(key(0), key(1), "each call has its own");
-    assert_eq!((key(2).as_str(), meta(2).len()), ("own", 32), "a program that names one has its way");
+    assert_eq!((key(2).as_str(), meta(2).len()), ("own", 36), "a program that names one has its way");
     let plain = world.text("call_tool_chain", json!({ "code": "return await f.charge({ amount: 1 })" })).await;
     assert!(!plain.contains("idempotency"), "without durability there are none: {plain}");
     world.gateway.shut_down().await;
@@ -219,7 +245,7 @@ async fn calls_have_idempotency_keys_of_their_own() {
 async fn client_with_a_run(world: &World, code: &str) -> DuplexStream {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let (reader, writer) = tokio::io::split(theirs);
-    let (agent, shutdown) = (Arc::new(world.agent.clone()), CancellationToken::new());
+    let (agent, shutdown) = (Arc::new(world.agent.0.clone()), CancellationToken::new());
     tokio::spawn(toolgate_mcp::server::serve_stdio(agent, RequestScope::default(), reader, writer, shutdown));
     let call = json!({ "name": "call_tool_chain", "arguments": { "code": code, "durable": true, "timeout": 600_000 } });
     let messages = [
@@ -237,21 +263,14 @@ async fn client_with_a_run(world: &World, code: &str) -> DuplexStream {
 
 /// Waits until the file has so many lines.
 async fn has_lines(file: &Path, count: usize) {
-    while lines(file).len() < count {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    holds("lines", || lines(file).len() >= count).await;
 }
 
 /// The report of the only run.
 async fn only_report(world: &World) -> Value {
     let runs = world.gateway.runner().durable().await.unwrap();
     let run = runs.list(ListRuns { most: 1, ..ListRuns::default() }).await.unwrap().runs.remove(0).run;
-    loop {
-        let view = runs.wait(&run, None, Duration::from_secs(1)).await.unwrap();
-        if view.summary.status == RunStatus::Done {
-            return serde_json::from_str(view.report.unwrap().get()).unwrap();
-        }
-    }
+    report(&ended(&runs, &run).await)
 }
 
 #[tokio::test]

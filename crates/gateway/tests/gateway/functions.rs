@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
 use toolgate_wire::{Access, CallRate, CallerScope};
 
-use crate::support::{World, call, first_text, fixture};
+use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture};
 
 async fn world() -> World {
     let functions = json!({
@@ -60,6 +60,37 @@ async fn what_is_declared_of_a_function_holds() {
     let other =
         world.call("call_tool_chain", json!({ "code": "const a = 'x'; return await plain({ article: a })" })).await;
     assert_eq!(other["_meta"]["toolgate/report"]["safe_to_retry"], false, "{other}");
+    world.gateway.shut_down().await;
+}
+
+/// Where a tool declares no result, a function that is the tool shows what was learned, as the tool does.
+#[tokio::test]
+async fn a_function_that_is_a_tool_shows_what_was_learned_of_the_tool() {
+    let functions = json!({
+        "again": { "tool": "f.echo" },
+        "own": { "tool": "f.echo", "returns": { "type": "string" } },
+    });
+    let world = World::up_with(json!({ "f": fixture(&[]) }), json!({ "functions": functions })).await;
+    let signature = async |name: &str| -> String {
+        let about = world.text("tool_info", json!({ "tool_name": name, "detail": "full" })).await;
+        serde_json::from_str::<Value>(&about).unwrap()["signature"].as_str().unwrap().to_owned()
+    };
+    assert!(signature("again").await.ends_with("Promise<unknown>"), "nothing was learned yet");
+    world.chain("for (let n = 0; n < 5; n++) await f.echo({ n }); return 1").await;
+    let shown = tokio::time::timeout(TEST_TIMEOUT, async {
+        loop {
+            let shown = signature("again").await;
+            if shown.contains("learned from its results") {
+                return shown;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let shown = shown.await.unwrap();
+    assert!(shown.ends_with("Promise<{ n: number } /* learned from its results */>"), "{shown}");
+    assert!(signature("own").await.ends_with("Promise<string>"), "what the configuration says comes first");
+    // It is shown, and no program is refused for it.
+    assert_eq!(world.chain("const a = await again({ n: 1 }); return a.other ?? 'none'").await, "none");
     world.gateway.shut_down().await;
 }
 

@@ -24,7 +24,7 @@ impl Client {
     async fn open_in(world: &World, capabilities: Value, scope: RequestScope) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(theirs);
-        let (agent, shutdown) = (Arc::new(world.agent.clone()), CancellationToken::new());
+        let (agent, shutdown) = (Arc::new(world.agent.0.clone()), CancellationToken::new());
         tokio::spawn(toolgate_mcp::server::serve_stdio(agent, scope, reader, writer, shutdown));
         let (reader, writer) = tokio::io::split(ours);
         let mut client = Client { lines: BufReader::new(reader).lines(), writer };

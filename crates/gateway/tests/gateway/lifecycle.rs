@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use toolgate_backends::BackendState;
 use toolgate_engine::{Engine, IsolationMode};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::Gateway;
@@ -14,7 +15,7 @@ use toolgate_mcp::server::{Change, Service};
 use toolgate_run::Readiness;
 use toolgate_wire::CallerScope;
 
-use crate::support::{TEST_TIMEOUT, World, call, first_text, fixture, members};
+use crate::support::{TEST_TIMEOUT, TreeAgent, World, call, first_text, fixture, members};
 
 const STILL_STARTING: &str = "Backend 'slow' is still starting. Tool 'echo' is cached but the backend hasn't connected \
                               yet. Try again shortly.";
@@ -207,12 +208,75 @@ async fn a_call_to_a_backend_that_failed_is_an_error_that_a_program_can_handle()
 
     // Its program is there now: one of the next calls starts it again.
     write_server(&script);
-    let call = async {
-        while world.chain("return await late['ec' + 'ho']({ n: 3 })").await != json!({ "n": 3 }) {
+    call_until_started(&world, "return await late['ec' + 'ho']({ n: 3 })").await;
+    world.gateway.shut_down().await;
+}
+
+/// Makes a call until its backend is started again. The call that starts it waits for it: any call before has left it as it was.
+async fn call_until_started(world: &World, code: &str) {
+    let late = world.gateway.backend("late").unwrap();
+    let called = async {
+        loop {
+            let answer = world.chain(code).await;
+            if answer == json!({ "n": 3 }) {
+                return;
+            }
+            assert!(matches!(late.state(), BackendState::Failed { .. }), "{answer}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, call).await.expect("a call starts a failed backend again");
+    timeout(TEST_TIMEOUT, called).await.expect("a call starts a failed backend again");
+}
+
+#[tokio::test]
+async fn a_call_that_starts_a_failed_backend_in_vain_says_why() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let script = folder.path().join("server");
+    let servers = json!({ "late": { "command": script.to_str().unwrap() } });
+    let world = World::at(folder, servers, json!({ "limits": { "start_timeout": "1s" } }));
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
+    // Its program is there now, and never answers.
+    write_program(&script, "exec sleep 1000");
+    let code = "return await late['ec' + 'ho']({}).catch(error => [error.code, error.message, error.data.reason])";
+    let told = async {
+        loop {
+            let told = world.chain(code).await;
+            // Before it is started again, the reason is the old one.
+            if !told[1].as_str().unwrap().contains("can't run") {
+                return told;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let told = timeout(TEST_TIMEOUT, told).await.expect("a call starts it again");
+    assert_eq!(told[0], "FAILED_TO_START", "{told}");
+    assert!(told[2].as_str().unwrap().contains("did not come up within 1000 ms"), "{told}");
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_call_that_ends_before_a_backend_is_started_again_says_why_it_failed_before() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let script = folder.path().join("server");
+    let world = World::at(folder, json!({ "late": { "command": script.to_str().unwrap() } }), json!({}));
+    world.gateway.settled(TEST_TIMEOUT, |_| true).await;
+    write_program(&script, "exec sleep 1000");
+    let code = "return await late['ec' + 'ho']({}).catch(error => [error.code, error.message])";
+    let told = async {
+        loop {
+            let told = world.call("call_tool_chain", json!({ "code": code, "timeout": 4000 })).await;
+            let told: Value = serde_json::from_str(&first_text(&told)).unwrap_or_else(|_| panic!("{told}"));
+            if told[0] != "FAILED_TO_START" {
+                return told;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let told = timeout(TEST_TIMEOUT, told).await.expect("a call starts it again");
+    assert_eq!(told[0], "NOT_READY", "{told}");
+    let message = told[1].as_str().unwrap();
+    assert!(message.contains("still starting") && message.contains("Its last start failed: can't run"), "{told}");
+    world.gateway.shut_down().await;
 }
 
 /// Neither a search nor a call as JSON takes a backend that failed for one without tools.
@@ -235,20 +299,20 @@ async fn a_search_and_a_call_as_json_tell_of_a_backend_that_failed() {
     assert_eq!((&report["code"], &report["calls"][0]["errorCode"]), (&json!("RUNTIME"), &json!("FAILED_TO_START")));
 
     write_server(&script);
-    let called = async {
-        while world.chain(&call).await != json!({ "n": 3 }) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    timeout(TEST_TIMEOUT, called).await.expect("a call as JSON starts a failed backend again");
+    call_until_started(&world, &call).await;
     world.gateway.shut_down().await;
 }
 
 /// Makes the program of a server that could not be started.
 fn write_server(script: &std::path::Path) {
     let real = fixture(&[])["args"][0].as_str().unwrap().to_owned();
+    write_program(script, &format!("exec python3 '{real}'"));
+}
+
+/// Makes a program of the shell, all at once.
+fn write_program(script: &std::path::Path, command: &str) {
     let draft = script.with_extension("draft");
-    std::fs::write(&draft, format!("#!/bin/sh\nexec python3 '{real}'\n")).unwrap();
+    std::fs::write(&draft, format!("#!/bin/sh\n{command}\n")).unwrap();
     std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::rename(&draft, script).unwrap();
 }
@@ -263,7 +327,7 @@ async fn world_with_commands(file: &std::path::Path, folder: &Arc<tempfile::Temp
     let watched = toolgate_config::watch::watch(gateway.config(), env, gate, every, gateway.read_again());
     gateway.follow_file(watched);
     gateway.settled(TEST_TIMEOUT, |_| true).await;
-    World { agent: Agent::new(Arc::clone(&gateway)), gateway, folder: Arc::clone(folder) }
+    World { agent: TreeAgent(Agent::new(Arc::clone(&gateway))), gateway, folder: Arc::clone(folder) }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod agent;
 mod approvals;
 mod asks_back;
 mod budgets;
+mod corrections;
 mod counting_store;
 mod crashed;
 mod direct;
@@ -24,11 +25,17 @@ mod lifecycle;
 mod offers;
 mod parked;
 mod policy;
+#[path = "../../../journal/tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the tests of the journal use the rest")]
+mod postgres;
 mod registration;
 mod remote;
 mod returned;
+mod run_views;
 #[path = "../backends/server.rs"]
 mod server;
+mod shared_types;
+mod staged_functions;
 mod support;
 mod tasks;
 mod traits;

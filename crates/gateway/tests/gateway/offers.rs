@@ -131,6 +131,9 @@ async fn data_of_the_configuration_is_computed_on_where_it_is() {
     let compute = async |arguments: Value| world.call("compute", arguments).await;
     let code = "(data) => data.filter(d => d.risk > 97).length";
     assert_eq!(first_text(&compute(json!({ "data": "customers", "code": code })).await), "100");
+    let all = json!({ "data": "customers", "code": "(data) => data", "max_output_size": 700 });
+    let all = compute(all).await;
+    assert!(first_text(&all).len() <= 700 && first_text(&all).contains("res_"), "{all}");
     assert_eq!(
         first_text(&compute(json!({ "data": "events", "code": "(d) => d.map(e => e.n)" })).await)
             .replace(char::is_whitespace, ""),
@@ -189,7 +192,16 @@ async fn required_keys_say_what_is_set() {
     server["env"] = json!({ "FULL": "x", "EMPTY": "", "DEFAULT": "${NOT_SET_IN_THIS_TEST:-}" });
     let mut unset = fixture(&[]);
     unset["env"] = json!({ "TOKEN": "${NOT_SET_IN_THIS_TEST}", "FULL": "secret of a server", "EMPTY": "" });
-    let world = World::up(json!({ "f": server, "my-unset": unset })).await;
+    let mut fileless = fixture(&[]);
+    fileless["env"] = json!({
+        "ALL": "x", "FILE": "${file:/no/such/file}", "OUTPUT": "a ${cmd:false} ${file:/no/such/file}",
+        "TOKEN": "${NOT_SET_IN_THIS_TEST}",
+    });
+    let remote = json!({
+        "url": "https://1.1.1.1/mcp", "headers": { "X-Key": "${file:/no/such/file}", "X.b": "${file:/no/such/file}" },
+        "auth": { "clientId": "me", "clientSecret": "${file:/no/such/file}" },
+    });
+    let world = World::up(json!({ "f": server, "my-unset": unset, "my.fileless": fileless, "remote": remote })).await;
     let keys = async |tool: &str| -> Value {
         let text = world.text("get_required_keys_for_tool", json!({ "tool_name": tool })).await;
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
@@ -215,6 +227,19 @@ async fn required_keys_say_what_is_set() {
         assert_eq!(found["keys"].as_array().map(|keys| json!(keys[1..])), Some(configured), "what it has is told too");
         assert!(!found.to_string().contains("secret of a server"), "{found}");
     }
+    let key = |name: &str, kind: &str, set: bool| json!({ "name": name, "kind": kind, "set": set });
+    let found = keys("my.fileless.echo").await;
+    let expected = json!([
+        key("NOT_SET_IN_THIS_TEST", "variable", false),
+        key("FILE", "variable", false),
+        key("OUTPUT", "variable", false),
+        key("ALL", "variable", true),
+    ]);
+    assert_eq!(found["keys"], expected, "{found}");
+    let found = keys("remote.echo").await;
+    let expected =
+        json!([key("X-Key", "header", false), key("X.b", "header", false), key("clientSecret", "credential", false)]);
+    assert_eq!(found["keys"], expected, "{found}");
     world.gateway.shut_down().await;
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
@@ -15,16 +15,12 @@ use toolgate_journal::entry::{Entry, Event};
 use toolgate_journal::seal::Sealer;
 use toolgate_journal::store::Store;
 use toolgate_policy::{Action, Policy, Rule};
-use toolgate_run::durable::{
-    CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
-};
+use toolgate_run::durable::{CallDecision, DecisionKind, DurableRuns, DurableSettings, LocalCaller};
 use toolgate_run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::counting_store::CountingStore;
-
-/// How long a run may take to come to what a test waits for.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
+use crate::run_views::{WAIT_TIMEOUT, decision, is_done, report, settled, until};
 
 /// What was called, by all gateways of a test.
 type Calls = Arc<Mutex<Vec<String>>>;
@@ -75,8 +71,8 @@ impl World {
     }
 }
 
-fn bank(tools: &Value) -> Script {
-    Script::parse(&json!({ "backends": { "bank": { "tools": tools } } }).to_string()).unwrap()
+fn bank(tools: &Value) -> ToolScript {
+    ToolScript::parse(&json!({ "backends": { "bank": { "tools": tools } } }).to_string()).unwrap()
 }
 
 fn journal(store: &Arc<CountingStore>, number: u32) -> Journal {
@@ -88,40 +84,8 @@ async fn begin(runs: &DurableRuns, code: &str) -> String {
     runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run
 }
 
-/// The run once it is as the test wants it.
-async fn until(runs: &DurableRuns, run: &str, is_so: impl Fn(&RunView) -> bool) -> RunView {
-    let waiting = async {
-        loop {
-            let view = runs.wait(run, None, Duration::from_secs(1)).await.unwrap();
-            if is_so(&view) {
-                return view;
-            }
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, waiting).await.expect("the run does not come to it")
-}
-
-fn is_done(view: &RunView) -> bool {
-    view.summary.status == RunStatus::Done
-}
-
-/// The run once it has ended, or waits for something undecided.
-async fn settled(runs: &DurableRuns, run: &str) -> RunView {
-    let waits = |view: &RunView| view.summary.status == RunStatus::Paused && !view.pending.is_empty();
-    until(runs, run, |view| is_done(view) || waits(view)).await
-}
-
-fn decision(call_id: u32, decision: DecisionKind) -> CallDecision {
-    let (by, at) = (String::new(), 0);
-    CallDecision { call_id, decision, arguments: None, reason: None, remember: None, by, at }
-}
-
 async fn decide(runs: &DurableRuns, run: &str, call: u32, kind: DecisionKind) {
     runs.decide(run, None, vec![decision(call, kind)]).await.unwrap();
-}
-
-fn report(view: &RunView) -> Value {
-    serde_json::from_str(view.report.as_ref().expect("an end").get()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,6 +103,7 @@ async fn a_decision_continues_a_run_with_the_worker_that_waits() {
     // The other one still waits: the run is paused again.
     let view = settled(&runs, &run).await;
     assert_eq!(view.pending.iter().map(|it| it.call_id).collect::<Vec<_>>(), [cy], "{view:?}");
+    assert_eq!(world.store.named_claims(), 1, "the process that decides claims the run at once");
     // As the command line does it: the decision is in the store, and no gateway is told.
     let text = serde_json::to_string(&decision(cy, DecisionKind::Deny)).unwrap();
     journal(&world.store, 9).decide(&run, toolgate_wire::CallId(cy), &text).await.unwrap();
@@ -375,4 +340,20 @@ async fn a_worker_is_not_used_when_a_tool_has_changed() {
     decide(&runs, &run, view.pending[0].call_id, DecisionKind::Approve).await;
     assert_eq!(report(&settled(&runs, &run).await)["value"], json!(["ann", "bob"]));
     assert_eq!(world.called(), ["pay \"ann\"", "wire \"bob\""]);
+}
+
+/// A decision is answered when it is on the disk; the run does not wait for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_is_acknowledged_when_it_is_on_the_disk() {
+    let world = World::default();
+    let runs = world.gateway(1);
+    let run = begin(&runs, "return [await bank.wire({ to: 'ann' }), await bank.wire({ to: 'bob' })]").await;
+    let call = settled(&runs, &run).await.pending[0].call_id;
+    decide(&runs, &run, call, DecisionKind::Approve).await;
+    assert_eq!(world.store.syncs(), 1);
+    let next = until(&runs, &run, |view| view.pending.first().is_some_and(|it| it.call_id != call)).await;
+    world.store.next_sync_fails();
+    let decided = runs.decide(&run, None, vec![decision(next.pending[0].call_id, DecisionKind::Approve)]).await;
+    assert!(decided.unwrap_err().to_string().contains("the disk is broken"));
+    assert_eq!(report(&settled(&runs, &run).await)["value"], json!(["ann", "bob"]));
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolgate_mcp::InteractiveClient;
 use toolgate_mcp::server::{Fault, PromptCall, Service, ToolCall, ToolMode};
 
-use crate::support::{World, call, fixture, object, resource, scope};
+use crate::support::{World, call, first_text, fixture, object, resource, scope};
 
 fn deny(tool: &str) -> Value {
     json!({ "policy": [{ "tool": tool, "do": "deny", "reason": "not here" }] })
@@ -140,7 +140,7 @@ async fn resources_and_prompts_of_a_denied_backend_are_denied_too() {
         arguments: object(json!({})),
         scope: direct.clone(),
         caller: 1,
-        interactive_client: None,
+        ..PromptCall::default()
     };
     let names = world.agent.prompts(&direct).await.unwrap();
     let of = |backend: &str| {
@@ -153,19 +153,52 @@ async fn resources_and_prompts_of_a_denied_backend_are_denied_too() {
     world.gateway.shut_down().await;
 }
 
-/// An agent cannot get around a rule by adding the same server under another name.
+/// An agent cannot get around a rule by adding the same server under another name: not as a program, and what it has added before
+/// there were rules is asked about, whatever the server says of its tools.
 #[tokio::test]
 async fn a_backend_that_an_agent_adds_is_asked_about() {
-    let mut settings = deny("f.*");
-    settings["allow_runtime_registration"] = json!(true);
-    let world = World::up_with(json!({ "f": fixture(&[]) }), settings).await;
-    let mut arguments = fixture(&[]);
-    arguments["name"] = json!("g");
-    world.call("register_manual", arguments).await;
-    let code = "try { return await g.echo({ n: 1 }) } catch (e) { return [e.code, e.message.split(':')[0]] }";
-    let waits = world.call("call_tool_chain", json!({ "code": code })).await;
-    let pending = &waits["_meta"]["toolgate/report"]["paused"]["pending"][0];
-    assert_eq!((&pending["backend"], &pending["tool"]), (&json!("g"), &json!("echo")), "{waits}");
+    let servers = json!({ "f": fixture(&[]) });
+    let allowing = json!({ "allow_runtime_registration": true });
+    let world = World::up_with(servers.clone(), allowing.clone()).await;
+    let named = |name: &str| {
+        let mut arguments = fixture(&["--reads", "echo"]);
+        arguments["name"] = json!(name);
+        arguments
+    };
+    world.call("register_manual", named("g")).await;
+    let rules = |rules: Value| {
+        let mut settings = allowing.clone();
+        settings["policy"] = rules;
+        world.config(servers.clone(), settings)
+    };
+    let code = "return await g.echo({ n: 1 })";
+    let deny = json!({ "tool": "f.*", "do": "deny" });
+    for more in [
+        json!({ "tool": "f.none", "do": "deny" }),
+        json!({ "tool": "*", "do": "allow" }),
+        json!({ "tool": "*", "annotations": ["readOnly"], "do": "allow" }),
+    ] {
+        world.gateway.reload(rules(json!([deny, more]))).await;
+        let waits = world.call("call_tool_chain", json!({ "code": code })).await;
+        let pending = &waits["_meta"]["toolgate/report"]["paused"]["pending"][0];
+        assert_eq!((&pending["backend"], &pending["tool"]), (&json!("g"), &json!("echo")), "{more}: {waits}");
+    }
+    let refused = world.call("register_manual", named("h")).await;
+    assert!(refused["isError"] == true && first_text(&refused).contains("toolgate add h"), "{refused}");
+    assert!(world.gateway.catalog().backend("h").is_none());
+    // A rule that names the backend is the user's word.
+    world.gateway.reload(rules(json!([deny, { "tool": "g.*", "do": "allow" }]))).await;
+    assert_eq!(world.chain(code).await, json!({ "n": 1 }));
+    world.gateway.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_configured_server_is_not_added_under_another_name_where_there_are_rules() {
+    let servers = json!({ "f": fixture(&[]), "bank": { "url": "http://127.0.0.1:9/mcp" } });
+    let settings = json!({ "allow_runtime_registration": true, "policy": [{ "tool": "bank.pay", "do": "deny" }] });
+    let world = World::with(servers, settings);
+    let refused = world.call("register_manual", json!({ "name": "b2", "url": "http://127.0.0.1:9/mcp/?x=1" })).await;
+    assert!(first_text(&refused).starts_with("url: is that of the backend 'bank'"), "{refused}");
     world.gateway.shut_down().await;
 }
 

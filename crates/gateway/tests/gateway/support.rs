@@ -11,14 +11,46 @@ use toolgate_config::{Checked, Env, check};
 use toolgate_engine::{Engine, IsolationMode};
 use toolgate_gateway::agent::Agent;
 use toolgate_gateway::runtime::Gateway;
-use toolgate_mcp::server::{RequestScope, ResourceCall, Service, ToolCall, ToolMode};
+use toolgate_mcp::server::{
+    PromptCall, RequestScope, ResourceCall, Service, ServiceAnswer, ServiceFuture, ToolCall, ToolMode,
+};
 
 /// No test waits longer than this for anything.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The agent with answers as trees, whichever form they came in.
+#[derive(Clone)]
+pub(crate) struct TreeAgent(pub(crate) Agent);
+
+impl std::ops::Deref for TreeAgent {
+    type Target = Agent;
+
+    fn deref(&self) -> &Agent {
+        &self.0
+    }
+}
+
+impl TreeAgent {
+    pub(crate) fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+        tree(Service::call(&self.0, call))
+    }
+
+    pub(crate) fn read(&self, call: ResourceCall) -> ServiceFuture<Value> {
+        tree(Service::read(&self.0, call))
+    }
+
+    pub(crate) fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+        tree(Service::prompt(&self.0, call))
+    }
+}
+
+fn tree(answer: ServiceFuture<ServiceAnswer>) -> ServiceFuture<Value> {
+    Box::pin(async move { Ok(answer.await?.into_value(usize::MAX).unwrap()) })
+}
+
 /// A running gateway and the folder it lives in.
 pub(crate) struct World {
-    pub(crate) agent: Agent,
+    pub(crate) agent: TreeAgent,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) folder: Arc<tempfile::TempDir>,
 }
@@ -33,7 +65,7 @@ impl World {
     pub(crate) fn at(folder: Arc<tempfile::TempDir>, servers: Value, settings: Value) -> Self {
         let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
         let gateway = Gateway::start(config(folder.path(), &servers, &settings), engine);
-        World { agent: Agent::new(Arc::clone(&gateway)), gateway, folder }
+        World { agent: TreeAgent(Agent::new(Arc::clone(&gateway))), gateway, folder }
     }
 
     /// The same once every backend is up or has failed.
@@ -104,7 +136,7 @@ pub(crate) fn call(name: &str, arguments: Value) -> ToolCall {
 
 /// A question for a resource.
 pub(crate) fn resource(uri: &str, scope: &RequestScope) -> ResourceCall {
-    ResourceCall { uri: uri.to_owned(), scope: scope.clone(), caller: 1 }
+    ResourceCall { uri: uri.to_owned(), scope: scope.clone(), caller: 1, ..ResourceCall::default() }
 }
 
 /// The same page in another view.
@@ -126,6 +158,22 @@ pub(crate) fn fixture(options: &[&str]) -> Value {
     let args: Vec<String> =
         std::iter::once(script.display().to_string()).chain(options.iter().map(|it| (*it).to_owned())).collect();
     json!({ "command": "python3", "args": args })
+}
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound.max(1)
+    }
 }
 
 /// The processes of a group that are not just waiting to be buried.

@@ -23,7 +23,7 @@ impl Client {
     fn open(world: &World, capabilities: Value) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(theirs);
-        let (agent, shutdown) = (Arc::new(world.agent.clone()), CancellationToken::new());
+        let (agent, shutdown) = (Arc::new(world.agent.0.clone()), CancellationToken::new());
         tokio::spawn(toolgate_mcp::server::serve_stdio(agent, RequestScope::default(), reader, writer, shutdown));
         let (reader, writer) = tokio::io::split(ours);
         Client { lines: BufReader::new(reader).lines(), writer, capabilities }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_bridge::Bridge;
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
 use toolgate_journal::durable::{Began, Journal};
@@ -17,10 +17,11 @@ use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
 use toolgate_run::durable::{
     CallDecision, Callers, DecisionKind, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
 };
-use toolgate_run::{Door, Durability, FastPaths, FixedEnvironment, RunRequest, Runner};
+use toolgate_run::{Door, FastPaths, FixedEnvironment, RunRequest, Runner};
 use toolgate_wire::{Access, CallId, CallerScope, Profile};
 
 use crate::counting_store::CountingStore;
+use crate::run_views::{report, settled};
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
 const PROGRAM: &str = "const first = await bank.pay({ amount: 1 }); const wired = await bank.wire({ to: 'ann' }); \
@@ -57,7 +58,7 @@ fn gateway_with<S: Store>(
     rules: Vec<Rule>,
 ) -> (DurableRuns, Runner) {
     let script = json!({ "backends": { "bank": { "tools": tools } } });
-    let script = Script::parse(&script.to_string()).unwrap();
+    let script = ToolScript::parse(&script.to_string()).unwrap();
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
     bridge.set_policy(Policy::new(rules, Action::Allow));
@@ -69,16 +70,6 @@ fn gateway_with<S: Store>(
 fn journal<S: Store>(store: &Arc<S>, number: u32) -> Journal {
     let sealer = Sealer::new([7; 32]).unwrap();
     Journal::new(store.clone(), sealer, format!("gateway {number}"), Duration::from_secs(2))
-}
-
-/// The run once it has ended, or waits.
-async fn settled(runs: &DurableRuns, run: &str) -> RunView {
-    loop {
-        let view = runs.wait(run, None, Duration::from_secs(1)).await.unwrap();
-        if view.summary.status == RunStatus::Done || !view.pending.is_empty() {
-            return view;
-        }
-    }
 }
 
 async fn decide(runs: &DurableRuns, run: &str, view: &RunView, decision: DecisionKind) {
@@ -107,10 +98,6 @@ async fn upgraded(after: &Value) -> (DurableRuns, String, RunView) {
     // The question about the wire is decided, so whatever waits now is another one.
     let view = settled(&runs, &run).await;
     (runs, run, view)
-}
-
-fn report(view: &RunView) -> Value {
-    serde_json::from_str(view.report.as_ref().expect("an end").get()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,8 +159,8 @@ async fn a_correction_of_a_volatile_run_goes_on_in_another_process() {
         ..RunRequest::new(Profile::Chain, code)
     };
     let failed = runner.run(request("await bank.pay({ amount: 1 }); throw new Error('broken')")).await;
-    let kept = runner.noted_effects(&failed.id, &CallerScope::default()).expect("what it did");
-    let corrected = RunRequest { durable: Durability::WhenAsked, kept: Some(kept), ..request(PROGRAM) };
+    let (kept, durable) = runner.correct(&failed.id, &CallerScope::default()).unwrap().expect("what it did");
+    let corrected = RunRequest { durable, kept: Some(kept), ..request(PROGRAM) };
     let run = runner.run(corrected).await.paused.expect("it waits").run_id;
     let view = settled(&before, &run).await;
     assert_eq!((view.pending.len(), view.pending[0].tool.as_str()), (1, "wire"), "{view:?}");

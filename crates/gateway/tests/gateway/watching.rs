@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use toolgate_mcp::server::{RequestScope, Service, ToolCall, ToolMode};
+use toolgate_mcp::server::{RequestScope, ToolCall, ToolMode};
 use toolgate_wire::{Access, CallerScope};
 
 use crate::support::{TEST_TIMEOUT, World, call, fixture, scope};
@@ -42,7 +42,7 @@ impl Client {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let (reader, writer) = tokio::io::split(theirs);
         tokio::spawn(toolgate_mcp::server::serve_stdio(
-            Arc::new(world.agent.clone()),
+            Arc::new(world.agent.0.clone()),
             scope,
             reader,
             writer,

@@ -1,5 +1,5 @@
 //! What changes while a run waits for a person: the policy, the time, the process. And a run that begins as a fork of one that was
-//! reviewed: nothing is sent that nobody approved.
+//! reviewed: nothing is sent without an approval.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
@@ -16,16 +16,15 @@ use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_policy::{Action, Condition, Glob, Policy, Rule};
 use toolgate_run::durable::{
-    About, CallDecision, DecisionKind, DurableError, DurableRuns, DurableSettings, LocalCaller, RunStatus, RunView,
+    About, CallDecision, DecisionKind, DurableError, DurableRuns, DurableSettings, LocalCaller,
 };
 use toolgate_run::stage::Staging;
 use toolgate_run::{Durability, FixedEnvironment, RunRequest, Runner};
-use toolgate_wire::{CallId, Profile};
+use toolgate_wire::{CallId, LimitRequest, Profile};
 
 use crate::counting_store::CountingStore;
+use crate::run_views::{decision, ended, holds, report, settled};
 
-/// How long a run may take to come to what a test waits for.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Short, so that a run is taken over soon.
 const LEASE: Duration = Duration::from_millis(200);
 /// How long runs keep their workers: not at all, and longer than a test takes.
@@ -76,7 +75,7 @@ impl World {
             { "name": "list", "annotations": { "readOnlyHint": true }, "reply": ["ann"] },
             { "name": "pay-now", "inputSchema": schema, "reply": "{{to}}" },
         ]);
-        let script = Script::parse(&json!({ "backends": { "my-bank": { "tools": tools } } }).to_string()).unwrap();
+        let script = ToolScript::parse(&json!({ "backends": { "my-bank": { "tools": tools } } }).to_string()).unwrap();
         let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
         for (backend, scripted) in script.providers() {
             bridge.provide(backend, Arc::new(Bank { scripted, paid: self.paid.clone(), answers }));
@@ -107,29 +106,6 @@ fn asks(approvers: &[&str]) -> Rule {
 
 async fn begin(runs: &DurableRuns, code: &str) -> String {
     runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run
-}
-
-/// The run once it has ended, or waits for something undecided.
-async fn settled(runs: &DurableRuns, run: &str) -> RunView {
-    let waiting = async {
-        loop {
-            let view = runs.wait(run, None, Duration::from_secs(1)).await.unwrap();
-            let waits = view.summary.status == RunStatus::Paused && !view.pending.is_empty();
-            if view.summary.status == RunStatus::Done || waits {
-                return view;
-            }
-        }
-    };
-    tokio::time::timeout(WAIT_TIMEOUT, waiting).await.expect("the run neither ends nor waits")
-}
-
-fn report(view: &RunView) -> Value {
-    serde_json::from_str(view.report.as_ref().expect("an end").get()).unwrap()
-}
-
-fn decision(call_id: u32, decision: DecisionKind) -> CallDecision {
-    let (by, at) = (String::new(), 0);
-    CallDecision { call_id, decision, arguments: None, reason: None, remember: None, by, at }
 }
 
 const PAYS: &str = "return await my_bank.pay_now({ to: 'ann' }).catch((e) => `${e.code} ${e.message}`)";
@@ -176,7 +152,10 @@ async fn an_approval_after_the_question_has_expired_sends_nothing() {
         let text = serde_json::to_string(&late).unwrap();
         world.journal().decide(&run, CallId(asked.call_id), &text).await.unwrap();
         let report = report(&settled(&runs, &run).await);
-        assert_eq!(report["value"], "EXPIRED nobody decided about my-bank.pay-now in time", "{park_time:?}: {report}");
+        assert_eq!(
+            report["value"], "EXPIRED no decision about my-bank.pay-now came in time",
+            "{park_time:?}: {report}"
+        );
         assert_eq!(report["calls"][0]["decision"]["verdict"], "expired", "{park_time:?}: {report}");
         assert!(world.paid().is_empty(), "{park_time:?}");
     }
@@ -189,9 +168,7 @@ async fn a_call_of_a_run_that_has_ended_is_not_decided() {
     let run = begin(&runs, PAYS).await;
     let asked = settled(&runs, &run).await.pending.remove(0);
     runs.abort(&run, None).await.unwrap();
-    while runs.view(&run, None).await.unwrap().summary.status != RunStatus::Done {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    ended(&runs, &run).await;
     let decided = runs.decide(&run, None, vec![decision(asked.call_id, DecisionKind::Approve)]).await;
     let Err(DurableError::BadDecision { message, .. }) = decided else { panic!("{decided:?}") };
     assert!(message.contains("the run has ended"), "{message}");
@@ -240,9 +217,7 @@ fn a_call_of_unknown_effect_is_shown_as_it_is_sent_again() {
         let arguments = Some(RawValue::from_string(r#"{"to":"bob"}"#.to_owned()).unwrap());
         let edit = CallDecision { arguments, ..decision(asked.call_id, DecisionKind::Edit) };
         runs.decide(&run, Some("ops"), vec![edit]).await.unwrap();
-        while world.paid().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        holds("a payment", || !world.paid().is_empty()).await;
         // Kept until the runtime ends, as a process that is killed lets nothing go.
         std::mem::forget(runs);
         run
@@ -258,4 +233,51 @@ fn a_call_of_unknown_effect_is_shown_as_it_is_sent_again() {
         assert_eq!(report(&settled(&runs, &run).await)["value"], "bob");
         assert_eq!(world.paid(), ["bob", "bob"]);
     });
+}
+
+/// What a run used before it waited counts when it goes on, with its worker and from its record: each half alone is within the limit.
+async fn exceeds(limits: LimitRequest, code: &str, is_over: impl Fn(&Value) -> bool) {
+    let check = async |park_time: Duration| {
+        let world = World::default();
+        let (runs, _) = world.gateway(vec![asks(&[])], Answers::Yes, park_time);
+        let request = RunRequest { limits: limits.clone(), ..RunRequest::new(Profile::Chain, code) };
+        let run = runs.begin(request, None, None).await.unwrap().run;
+        let view = settled(&runs, &run).await;
+        assert_eq!(view.pending.len(), 1, "the first half is within the limit: {view:?}");
+        let approved = decision(view.pending[0].call_id, DecisionKind::Approve);
+        runs.decide(&run, None, vec![approved]).await.unwrap();
+        let report = report(&ended(&runs, &run).await);
+        assert!(is_over(&report), "{park_time:?}: {report}");
+        assert_eq!(world.paid(), ["ann"], "{park_time:?}: {report}");
+        // On a busy machine a run may also be paused without its worker.
+        assert!(world.store.repeated() > 0 || !park_time.is_zero(), "from its record");
+    };
+    tokio::join!(check(PARK_TIMES[0]), check(PARK_TIMES[1]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_before_a_pause_count_after_it() {
+    let limits = LimitRequest { calls: Some(3), ..LimitRequest::default() };
+    let code = "await my_bank.list({}); await my_bank.pay_now({ to: 'ann' }); await my_bank.list({}); \
+                try { await my_bank.list({}); return 'made'; } catch (error) { return error.message; }";
+    let is_over = |report: &Value| {
+        let refusal = report["value"].as_str().unwrap_or_default();
+        refusal.contains("may make 3 host calls") && report["calls"].as_array().is_some_and(|calls| calls.len() == 3)
+    };
+    exceeds(limits, code, is_over).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_before_a_pause_counts_after_it() {
+    let limits = LimitRequest { memory: Some(12 << 20), ..LimitRequest::default() };
+    let code = "const held = [new Uint8Array(7 << 20)]; await my_bank.pay_now({ to: 'ann' }); \
+                held.push(new Uint8Array(7 << 20)); return held.length";
+    exceeds(limits, code, |report| report["code"] == "MEMORY").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_time_before_a_pause_counts_after_it() {
+    let limits = LimitRequest { wall: Some(Duration::from_secs(10)), ..LimitRequest::default() };
+    let code = "await sleep(6000); await my_bank.pay_now({ to: 'ann' }); await sleep(6000); return 'slept'";
+    exceeds(limits, code, |report| report["code"] == "TIMEOUT").await;
 }

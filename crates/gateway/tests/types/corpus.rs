@@ -1,10 +1,11 @@
 //! Programs that run correctly are not refused: the texts of the differential test and the specifications, over tools that
 //! declare what they return.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use toolgate_functions::{HostFunction, Param, Presence, Registry};
 use toolgate_plan::{Finding, FindingCode};
 use toolgate_run::Runner;
 
@@ -13,7 +14,11 @@ use crate::runner::{Case, cases};
 use crate::world::{self, TYPES, asking, block_on, check};
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![corpus::the_differential_texts_are_not_refused, corpus::the_specifications_are_not_refused]
+    cases![
+        corpus::the_differential_texts_are_not_refused,
+        corpus::the_specifications_are_not_refused,
+        corpus::hostile_programs_are_left_to_the_sandbox,
+    ]
 }
 
 /// The programs that a type check refuses and that run correctly without one. One that gets nothing, because it reads a
@@ -110,6 +115,48 @@ pub(crate) fn the_specifications_are_not_refused() {
     }
     assert!(count > 100, "{count} texts");
     assert!(wrong.is_empty(), "{} of {count} are refused:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The hostile programs that call host functions do to the language what they can. What is promised of them, the sandbox
+/// keeps while they run: the type check refuses none. They are not run here, where they would harm the test itself; those
+/// that name no function are not checked.
+pub(crate) fn hostile_programs_are_left_to_the_sandbox() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/hostile");
+    let mut runners: BTreeMap<String, (Runner, Runner)> = BTreeMap::new();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let cases: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        for case in cases.iter().filter(|case| case["functions"].is_array()) {
+            let (typed, untyped) = runners.entry(case["functions"].to_string()).or_insert_with(|| {
+                let no_tools = json!({ "backends": {} });
+                let with = |types| world::runner_with(&no_tools, types, functions_of(case));
+                (with(Some(Arc::clone(&TYPES))), with(None))
+            });
+            let code = case["code"].as_str().unwrap();
+            let Some(found) = check(typed, code) else { continue };
+            count += 1;
+            let before = untyped.check(&asking(code)).map(|found| found.errors.len()).unwrap_or_default();
+            if found.errors.len() > before {
+                wrong.push(format!("{code}\n  {:?}", found.errors));
+            }
+        }
+    }
+    assert!(count > 40, "{count} programs that call a function");
+    assert!(wrong.is_empty(), "{} are refused:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The functions of a hostile case; only `big` returns what can be declared, a text.
+fn functions_of(case: &Value) -> Registry {
+    let function = |name: &Value| {
+        let all = Param { name: "of".into(), schema: json!({}), presence: Presence::Rest, description: String::new() };
+        let result = if name == "big" { json!({ "type": "string" }) } else { json!({}) };
+        let builder = HostFunction::builder(name.as_str().unwrap()).param(all).returns(result);
+        builder.handle(|_, _| async { Ok(json!(null)) }).unwrap()
+    };
+    case["functions"].as_array().into_iter().flatten().map(function).collect()
 }
 
 /// Declares what each tool returns: exactly what it replies. Without that, no result has a property that is not there.

@@ -9,6 +9,7 @@ use toolgate_plan::Finding;
 use toolgate_run::{Environment, LearnedResults, ProgramTypes, RunRequest, Runner};
 use toolgate_wire::{Code, Profile};
 
+use crate::changes::CHANGES;
 use crate::runner::{Case, cases};
 use crate::world::{TYPED, TYPES, WAIT_TIMEOUT, block_on, check, checker, checkers, run, runner_with, tools};
 
@@ -115,7 +116,7 @@ pub(crate) fn a_refusal_says_where_what_and_what_there_is() {
 }
 
 pub(crate) fn what_is_not_certain_is_no_error() {
-    for code in [
+    let own = [
         // Not declared, or declared to be open.
         "return (await loose.get()).anything.goes.lenght",
         "return (await tracker.get_issue({ number: 1 })).fields.whatever",
@@ -196,7 +197,8 @@ pub(crate) fn what_is_not_certain_is_no_error() {
         "const q = {}; q.title = 'x'; return (await tracker.create_issue(q)).title",
         "const d = new Date(0); return (await tracker.get_user({ login: d })).login",
         "const rs = await Promise.allSettled([tracker.get_issue({ number: 1 })]); return rs.map(r => r.value.title)",
-    ] {
+    ];
+    for code in own.iter().chain(CHANGES) {
         let found = check(&TYPED, code).unwrap_or_else(|| panic!("no program: {code}"));
         assert!(found.errors.is_empty(), "{code}\n{:?}", found.errors);
     }
@@ -385,7 +387,12 @@ pub(crate) fn a_property_that_no_result_had_is_a_warning() {
     {
         let report = run(&runner, code).report;
         assert!(report.failure().is_none(), "{code}: {report:?}");
-        let warning = report.warnings.iter().find(|warning| warning.contains("no result so far had it")).unwrap();
+        let warning = report
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .find(|warning| warning.contains("no result so far had it"))
+            .unwrap();
         assert!(warning.contains(&format!("Did you mean `{name}`?")), "{warning}");
     }
     let fine =

@@ -55,6 +55,16 @@ const PLAIN: &[&str] = &[
     "const best@ = (await tracker.list_issues()).issues.reduce((a, b) => (a.comments > b.comments ? a : b));\nconst v@ = best@.title;",
     "console.log('start');\nconst v@ = typeof tracker.delete_issue === 'function' ? 1 : 0;",
     "const texts@ = {};\nfor (const { path } of await my_files.list()) texts@[path] = (await my_files.read({ path })).text;\nconst v@ = texts@['a.txt'].length;",
+    "const jobs@ = { a: tracker.list_issues(), b: tracker.get_user({ login: 'a' }) };\nfor (const k in jobs@) jobs@[k] = await jobs@[k];\nconst v@ = jobs@.a.total + jobs@.b.login;",
+    "const report@ = { user: await tracker.get_user({ login: 'a' }) };\nfor (const [k, v] of Object.entries(report@)) report@[k] = JSON.stringify(v);\nconst v@ = report@.user.length;",
+    "const params@ = { number: '5' };\nObject.keys(params@).forEach(k => { params@[k] = Number(params@[k]); });\nconst v@ = (await tracker.get_issue({ number: params@.number })).title;",
+    "const state@ = { current@: await tracker.get_user({ login: 'a' }) };\nstate@.current@ = await loose.get({});\nconst v@ = state@.current@.name;",
+    "class Pager@ { page@ = ''; turn(to) { this.page@ = to; return this; } }\nconst v@ = (await tracker.get_issue({ number: new Pager@().turn(5).page@ })).title;",
+    "const found@ = { people@: [await tracker.get_user({ login: 'a' })] };\nfound@.people@.push(await loose.get());\nconst v@ = found@.people@[1].name;",
+    "var w@ = await tracker.list_issues();\nvar w@ = await tracker.get_user({ login: 'a' });\nconst v@ = w@.login;",
+    "const asked@ = await loose.get();\nconst v@ = (await tracker.create_issue({ title: 't', assignee: asked@.assignee })).number;",
+    "const list@ = (await tracker.list_issues()).issues;\nconst mark@ = (row, n) => { row['ra' + 'nk'] = n; };\nlist@.forEach(mark@);\nconst v@ = list@.map(row => row.rank);",
+    "const sum@ = (await tracker.list_issues()).issues.reduce((a, b) => (a.comments ?? a) + b.comments);\nconst v@ = sum@.toFixed(1);",
 ];
 
 /// A small generator of numbers, the same every time.

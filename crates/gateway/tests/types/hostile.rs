@@ -1,12 +1,14 @@
 //! What a hostile program can make of the checker: it goes unchecked, and costs the budget and no more.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolgate_catalog::types::learned::{LearnedType, LearnedTypes};
 use toolgate_run::{Environment, LearnedResults, ProgramTypes, Runner, TypesNotChecked};
 use toolgate_typecheck::Unchecked;
+use toolgate_wire::Warning;
 
 use crate::runner::{Case, cases};
 use crate::world::{TYPED, WAIT_TIMEOUT, check, checker, checkers, run, runner, tools};
@@ -20,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         hostile::a_checker_that_died_is_up_again_before_the_next_check,
         hostile::an_answer_that_is_late_stops_nothing,
         hostile::making_declarations_counts_in_the_budget,
+        hostile::a_run_goes_on_while_its_declarations_are_made,
         hostile::a_check_without_a_checker_says_so,
         hostile::many_written_names_against_many_tools_cost_little,
     ]
@@ -77,7 +80,11 @@ pub(crate) fn reserved_names_are_not_checked() {
     let code = format!("class $tg0 {{ }} {CALL}return new $tg0().x + r.total");
     let report = run(&TYPED, &code).report;
     assert!(report.failure().is_none(), "{report:?}");
-    assert!(report.warnings.iter().any(|warning| warning.contains("were not checked")), "{:?}", report.warnings);
+    assert!(
+        report.warnings.iter().any(|warning| warning.to_string().contains("were not checked")),
+        "{:?}",
+        report.warnings
+    );
 }
 
 pub(crate) fn a_checker_that_dies_is_started_again() {
@@ -127,7 +134,8 @@ pub(crate) fn an_answer_that_is_late_stops_nothing() {
     let report = run(&runner, &format!("{CALL}return r.isues")).report;
     assert!(report.failure().is_none(), "{report:?}");
     assert_eq!(report.calls.len(), 1);
-    assert_eq!(report.warnings, ["the types of the program were not checked: the type check took too long"]);
+    let told = "the types of the program were not checked: the type check took too long";
+    assert_eq!(report.warnings, [Warning::Remark(told.to_owned())]);
     let request = crate::world::asking(&format!("{CALL}return r.isues"));
     let check = crate::world::block_on(runner.check_types(&request, Duration::from_micros(1))).unwrap();
     assert!(check.preflight.errors.is_empty());
@@ -185,6 +193,68 @@ pub(crate) fn making_declarations_counts_in_the_budget() {
     assert_eq!(first.not_checked, Some(TypesNotChecked::NoAnswer(Unchecked::Late)));
     let next = check(WAIT_TIMEOUT);
     assert_eq!((next.not_checked, next.preflight.errors.len()), (None, 1), "they were kept: {:?}", next.preflight);
+}
+
+/// What was learned, which cannot be read before the gate opens.
+struct GatedLearning {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    reads: AtomicUsize,
+}
+
+impl LearnedResults for GatedLearning {
+    fn version(&self) -> u64 {
+        1
+    }
+
+    fn result_type(&self, _: &str, _: &str) -> Option<LearnedType> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let is_open = self.is_open.lock().unwrap();
+        let (is_open, _) = self.opened.wait_timeout_while(is_open, 3 * WAIT_TIMEOUT, |is_open| !*is_open).unwrap();
+        assert!(*is_open, "the run waits for its declarations");
+        None
+    }
+
+    fn types(&self) -> Arc<LearnedTypes> {
+        Arc::default()
+    }
+
+    fn breaks_its_schema(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
+
+struct GatedEnvironment(Arc<GatedLearning>, Arc<ProgramTypes>);
+
+impl Environment for GatedEnvironment {
+    fn learned(&self) -> Option<Arc<dyn LearnedResults>> {
+        Some(Arc::clone(&self.0) as _)
+    }
+
+    fn types(&self) -> Option<Arc<ProgramTypes>> {
+        Some(Arc::clone(&self.1))
+    }
+}
+
+pub(crate) fn a_run_goes_on_while_its_declarations_are_made() {
+    let types = Arc::new(ProgramTypes::new(checker(Duration::from_millis(20))));
+    let gate = GatedLearning { is_open: Mutex::new(false), opened: Condvar::new(), reads: AtomicUsize::new(0) };
+    let learned = Arc::new(gate);
+    let environment = GatedEnvironment(Arc::clone(&learned), types);
+    let plain = runner(&tools(), None);
+    let runner = Runner::new(plain.engine().clone(), Arc::clone(plain.bridge()), Arc::new(environment));
+    let code = "const r = await loose.get(); const u = await tracker.get_user({ login: r.name }); return u.emial";
+    for _ in 0..2 {
+        let report = run(&runner, code).report;
+        assert!(report.failure().is_none(), "{report:?}");
+        let warnings: Vec<String> = report.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings, ["the types of the program were not checked: the type check took too long"]);
+    }
+    *learned.is_open.lock().unwrap() = true;
+    learned.opened.notify_all();
+    let found = check(&runner, code).unwrap();
+    assert_eq!(found.errors.len(), 1, "{found:?}");
+    assert_eq!(learned.reads.load(Ordering::SeqCst), 2, "both tools of `loose` were read once");
 }
 
 pub(crate) fn a_check_without_a_checker_says_so() {

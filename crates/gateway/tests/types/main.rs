@@ -3,13 +3,14 @@
 //!
 //! # Layout
 //! - `world`: tools with declared results, with a checker and without
-//! - `findings`: what is certain, what is a warning, what is nothing
+//! - `findings`: what is certain, what is a warning, what is nothing; `changes`: programs that change types
 //! - `corpus`: programs that run correctly are not refused
 //! - `random`, `generate`: the same for random programs, and how many damaged ones are found
 //! - `hostile`: budgets and bounds
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod changes;
 mod corpus;
 mod findings;
 mod generate;
@@ -27,6 +28,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote and its jails.
     toolgate_engine::take_over_if_asked();
-    let cases = [findings::cases(), corpus::cases(), random::cases(), hostile::cases()];
+    let cases = [findings::cases(), changes::cases(), corpus::cases(), random::cases(), hostile::cases()];
     runner::run(cases.into_iter().flatten().collect())
 }

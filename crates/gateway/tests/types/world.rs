@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use toolgate_bridge::Bridge;
-use toolgate_bridge::scripted::Script;
+use toolgate_bridge::scripted::ToolScript;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, FOLDER_JAIL, IsolationMode};
 use toolgate_functions::Registry;
@@ -67,7 +67,7 @@ pub(crate) fn runner(tools: &Value, types: Option<Arc<ProgramTypes>>) -> Runner 
 
 /// The same with host functions.
 pub(crate) fn runner_with(tools: &Value, types: Option<Arc<ProgramTypes>>, functions: Registry) -> Runner {
-    let tools = Script::parse(&tools.to_string()).unwrap();
+    let tools = ToolScript::parse(&tools.to_string()).unwrap();
     let bridge = Bridge::new(CatalogHandle::new(tools.catalog()));
     for (backend, provider) in tools.providers() {
         bridge.provide(backend, provider);

@@ -4,7 +4,7 @@
 //! from a Date and walk it, so the functions for that are taken here once,
 //! and the engine's class numbers are learnt from samples, not assumed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rquickjs::{Array, Ctx, Function, Object, Result, Value, context::EvalOptions};
@@ -91,6 +91,8 @@ pub(crate) struct Realm<'js> {
     pub(crate) raw_json: Key<'js>,
     /// Bytes that records keep of the texts that the program had parsed.
     pub(crate) parsed_text: Rc<Cell<usize>>,
+    /// Lists of objects that keep the shapes of copied records alive.
+    pub(crate) shapes: RefCell<Vec<Value<'js>>>,
 }
 
 impl<'js> Realm<'js> {
@@ -126,6 +128,7 @@ impl<'js> Realm<'js> {
             message: Key::new(ctx, "message")?,
             raw_json: Key::new(ctx, "rawJSON")?,
             parsed_text: Rc::default(),
+            shapes: RefCell::default(),
         })
     }
 

@@ -62,7 +62,7 @@
   const arguments_ = {
     __proto__: null,
     now: () => [], random: () => [], randomBytes: () => [1],
-    call: () => [null, "echo", "[]"], timer: () => [1], cancel: () => [1], ask: () => [0, "x"], log: () => [0, "x"],
+    call: () => [null, "echo", "[]"], callHost: () => [null, "echo", [1], {}], timer: () => [1], cancel: () => [1], ask: () => [0, "x"], log: () => [0, "x"],
     backend: () => [0, "x"], toolNamed: () => ["x", "y"], tools: () => ["x"], resolveGlobals: () => [() => undefined],
     parse: () => ["[1]"], stringify: () => [{ a: 1 }, "value"], isPromise: () => [1],
     parseUrl: () => ["http://a/", null], setUrl: () => ["http://a/", "host", "b"], parseQuery: () => ["a=b"],

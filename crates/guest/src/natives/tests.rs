@@ -74,6 +74,7 @@ fn with_functions<R>(test: impl for<'js> FnOnce(Ctx<'js>, Object<'js>, &State, &
         load_prelude(&ctx, natives.clone()).expect("the prelude");
         let script: Function<'_> = ctx.eval(SCRIPT).expect("the script");
         let tested = test(ctx.clone(), script.call((natives,)).expect("its functions"), &state, &polls);
+        state.unanswered.clear();
         // QuickJS keeps pointers to it, and the runtime is dropped after it.
         std::mem::forget(resolvers);
         tested

@@ -1,7 +1,6 @@
 // Timers and host calls: promises here, messages to the host there.
-(function ({ native, p }, { isStaged, placeholder }) {
+(function ({ native, p, methods }, { isStaged, placeholder }) {
   const timers = new p.Map();
-  const calls = new p.Map();
 
   const arm = (callback, delay, args, every) => {
     if (typeof callback !== "function") throw new p.TypeError("a timer needs a function to call");
@@ -49,34 +48,40 @@
   // The stack of the program's call of `below`, for the error that the call may fail with.
   // Formatting frames is a large part of what a call costs, so there are only a few.
   const MAX_FRAMES = 4;
+  const { Error, set, captureStackTrace } = p;
   const stackAbove = (below) => {
-    const limit = p.Error.stackTraceLimit;
+    const limit = Error.stackTraceLimit;
     const site = {};
     // Where `Error` is frozen, the limit stays as it is.
-    p.set(p.Error, "stackTraceLimit", MAX_FRAMES);
-    p.captureStackTrace(site, below);
-    p.set(p.Error, "stackTraceLimit", limit);
+    set(Error, "stackTraceLimit", MAX_FRAMES);
+    captureStackTrace(site, below);
+    set(Error, "stackTraceLimit", limit);
     return site;
   };
 
-  // `made` is the function that the program called.
-  const call = (made, backend, name, args, failure) =>
-    new p.Promise((resolve, reject) => {
-      const site = stackAbove(made);
-      const id = native.call(backend, name, args);
-      p.mapSet(calls, id, { resolve, reject, failure, site });
-    });
+  // The promise of an answer; the natives keep what settles it. `made` is the function that the program called.
+  const { callHost } = native;
+  const call = (made, backend, name, args) => callHost(backend, name, args, stackAbove(made));
 
-  const settle = (id, ok, value) => {
-    const pending = p.mapGet(calls, id);
-    if (pending === undefined) return;
-    p.mapDelete(calls, id);
-    if (ok) return pending.resolve(value);
-    if (isStaged(value)) return pending.resolve(placeholder(value));
-    const error = pending.failure(value);
-    p.defineProperty(error, "stack", { value: p.stackOf(pending.site), writable: true, configurable: true });
-    pending.reject(error);
+  class ToolError extends Error {
+    constructor(message, fields) {
+      super(message);
+      for (const key of p.keys(fields ?? {})) {
+        p.defineProperty(this, key, { value: fields[key], writable: true, enumerable: true, configurable: true });
+      }
+    }
+  }
+  methods(ToolError.prototype, { name: "ToolError" });
+
+  // Settles a call without an answer: it failed, or it waits for a review. An answer only resolves the promise, for which the
+  // natives need nothing from here.
+  const settleWithout = (resolve, reject, reply, site) => {
+    if (isStaged(reply)) return resolve(placeholder(reply));
+    const { message, ...fields } = reply;
+    const error = new ToolError(message, fields);
+    p.defineProperty(error, "stack", { value: p.stackOf(site), writable: true, configurable: true });
+    reject(error);
   };
 
-  return { call, settle, fire, timers: timerGlobals };
+  return { call, settleWithout, fire, ToolError, timers: timerGlobals };
 })

@@ -33,7 +33,9 @@
   const optionsOf = (given) => {
     if (given === undefined) return {};
     if (given === null) throw new TypeError("options are an object");
-    return Object(given);
+    const options = Object(given);
+    choice(options, "localeMatcher", ["lookup", "best fit"], undefined);
+    return options;
   };
   const choice = (options, key, values, usual) => {
     const value = options[key];
@@ -272,6 +274,7 @@
         const key = (minutes, seconds) => `t${hour === 1 ? "h" : "h2"}${minute ? minutes : ""}${second ? seconds : ""}${hour12}`;
         time = patterns[key(minute === 2 ? "n" : "m", second === 2 ? "r" : "s")] ?? patterns[key("m", "s")];
       }
+      if (weekday && !year && !month && !day && time !== undefined) throw unsupported("a weekday with a time and without a date", "format the parts on their own");
       glue = month === 3 ? (weekday ? glues.week : glues.long) : month === 4 ? glues.short : glues[0];
       if (date instanceof Error) throw date;
     }
@@ -334,13 +337,20 @@
 
   // Lists.
 
-  const formatList = (list, [pair, first, middle, last]) => {
+  // In Spanish, "y" is "e" before the sound "i", and "o" is "u" before the sound "o".
+  const spoken = (glue, next, name) => {
+    if (!name.startsWith("es")) return glue;
+    if (glue === " y " && /^(i|hi(?![ae]))/i.test(next)) return " e ";
+    if (glue === " o " && /^(o|ho|8|11($| ))/i.test(next)) return " u ";
+    return glue;
+  };
+  const formatList = (list, [pair, first, middle, last], name) => {
     const items = [...list];
     for (const item of items) if (typeof item !== "string") throw new TypeError("a list is of strings");
     if (items.length < 2) return items.join("");
-    if (items.length === 2) return items.join(pair);
+    if (items.length === 2) return items[0] + spoken(pair, items[1], name) + items[1];
     let text = items[0] + first + items[1];
-    for (let at = 2; at < items.length; at++) text += (at === items.length - 1 ? last : middle) + items[at];
+    for (let at = 2; at < items.length; at++) text += (at === items.length - 1 ? spoken(last, items[at], name) : middle) + items[at];
     return text;
   };
 
@@ -359,40 +369,67 @@
     return { name, numeric: Boolean(options.numeric), sensitivity: choice(options, "sensitivity", ["base", "accent", "variant"], "variant") };
   };
   const order = (a, b) => (a === b ? 0 : a < b ? -1 : 1);
-  const MARKS = "_-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
-  const rank = (char) => {
-    if (/\s/.test(char)) return 0;
-    const mark = MARKS.indexOf(char);
-    return mark >= 0 ? 1 + mark : /[\p{P}\p{S}]/u.test(char) ? 50 : /\p{N}/u.test(char) ? 51 : 52;
+  // Characters in their order; of those that are not here, only some things are known (see `place`).
+  const KNOWN =
+    "\t\n\v\f\r _-\u2010\u2012\u2013\u2014\u2015,;:!\u00a1?\u00bf.\u00b7'\"\u00ab\u00bb()[]{}\u00a7\u00b6@*/\\&#%\u2030\u2020\u2021\u2022`^\u00b0\u00a9\u00ae+\u00b1\u00f7\u00d7<=>\u00ac|\u00a6~\u00a4\u00a2$\u00a3\u00a5\u20ac0123456789" +
+    "abcde\u0259fghi\u0131jklmn\u014bopq\u0138rst\u0167uvwxyz\u00fe" +
+    "\u03b1\u03b2\u03b3\u03b4\u03b5\u03b6\u03b7\u03b8\u03b9\u03ba\u03bb\u03bc\u03bd\u03be\u03bf\u03c0\u03c1\u03c3\u03c4\u03c5\u03c6\u03c7\u03c8\u03c9" +
+    "\u0430\u0431\u0432\u0433\u0434\u0452\u0435\u0454\u0436\u0437\u0455\u0438\u0456\u0439\u0458\u043a\u043b\u0459\u043c\u043d\u045a\u043e\u043f\u0440\u0441\u0442\u045b\u0443\u0444\u0445\u0446\u0447\u045f\u0448\u0449\u044a\u044b\u044c\u044d\u044e\u044f";
+  const FIRST_DIGIT = KNOWN.indexOf("0");
+  const places = new Map([...KNOWN].map((char, at) => [char, at]));
+  // Letters that are other letters with a mark of their own, in the order of these marks.
+  const WRITTEN = new Map([["\u0142", "l\u0335"], ["\u0111", "d\u0335"], ["\u0127", "h\u0335"], ["\u00f8", "o\u0338"], ["\u00e6", "a\ue000e"], ["\u0153", "o\ue000e"], ["\u00df", "s\ue001s"], ["\u00f0", "d\ue002"], ["\u03c2", "\u03c3"], ["\u2018", "'\ue003"], ["\u2019", "'\ue004"], ["\u201c", '"\ue003'], ["\u201d", '"\ue004']]);
+  const MARKS = "\u0301\u0300\u0306\u0302\u030c\u030a\u0308\u030b\u0303\u0307\u0338\u0327\u0328\u0304\u0335\ue000\ue001\ue002\ue003\ue004";
+  const isMark = (char) => /[\p{M}\ue000-\ue004]/u.test(char);
+  const spelled = (text) => {
+    let written = "";
+    for (const char of text.normalize("NFD").toLowerCase().replaceAll("\u0438\u0306", "\u0439")) written += WRITTEN.get(char) ?? char;
+    return [...written];
   };
-  const compare = (a, b, { numeric, sensitivity }) => {
-    const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "");
-    const tokens = (text) => plain(text).toLowerCase().match(numeric ? /\d+|[^]/gu : /[^]/gu) ?? [];
-    const [x, y] = [tokens(a), tokens(b)];
+  const unordered = (char) => unsupported(`the order of the character ${char} in a locale`, "leave the locale out");
+  // Symbols precede digits, and letters of other scripts follow all that are known.
+  const place = (char) => places.get(char) ?? (/[\p{P}\p{S}]/u.test(char) ? FIRST_DIGIT - 0.5 : /\p{L}/u.test(char) && !/[\p{sc=Latn}\p{sc=Grek}\p{sc=Cyrl}\p{sc=Zyyy}]/u.test(char) ? KNOWN.length : -1);
+  const orderOfLetters = (a, b) => {
+    const [x, y] = [place(a), place(b)];
+    const isKnown = (char) => places.has(char);
+    // Two that are unknown, or a mark of unknown place among marks.
+    const isSure = (isKnown(a) || isKnown(b)) && x >= 0 && y >= 0 && (isKnown(a) === isKnown(b) || Math.max(x, y) >= FIRST_DIGIT);
+    if (!isSure) throw unordered(isKnown(a) ? b : a);
+    return order(x, y);
+  };
+  // The marks of a text by their places: a letter is 0, so that a text comes before the same text with a mark.
+  const accents = (letters) => letters.map((char) => {
+    if (!isMark(char)) return 0;
+    const at = MARKS.indexOf(char);
+    if (at < 0) throw unordered(char);
+    return at + 1;
+  });
+  const orderOfLists = (x, y, orderOfItems) => {
     for (let at = 0; at < x.length && at < y.length; at++) {
-      if (x[at] === y[at]) continue;
-      const bothNumbers = numeric && /^\d/.test(x[at]) && /^\d/.test(y[at]);
-      if (bothNumbers) {
-        const [one, other] = [BigInt(x[at]), BigInt(y[at])];
-        if (one !== other) return one < other ? -1 : 1;
-        continue;
-      }
-      const kinds = order(rank(x[at]), rank(y[at]));
-      return kinds !== 0 ? kinds : order(x[at], y[at]);
+      const found = x[at] === y[at] ? 0 : orderOfItems(x[at], y[at]);
+      if (found !== 0) return found;
     }
-    if (x.length !== y.length) return x.length < y.length ? -1 : 1;
-    const marks = (text) => text.normalize("NFD").toLowerCase();
+    return order(x.length, y.length);
+  };
+  const compare = (first, second, { numeric, sensitivity }) => {
+    // As numbers, 007 is 7.
+    const [a, b] = numeric ? [first, second].map((text) => text.replace(/(?<!\d)0+(?=\d)/g, "")) : [first, second];
+    const [one, other] = [spelled(a), spelled(b)];
+    const tokens = (letters) => {
+      const plain = letters.filter((char) => !isMark(char));
+      return numeric ? (plain.join("").match(/\d+|[^]/gu) ?? []) : plain;
+    };
+    const letters = orderOfLists(tokens(one), tokens(other), (x, y) =>
+      numeric && /^\d/.test(x) && /^\d/.test(y) ? order(BigInt(x), BigInt(y)) : orderOfLetters([...x][0], [...y][0]));
+    if (letters !== 0) return letters;
     if (sensitivity !== "base") {
-      const accents = order(marks(a), marks(b));
-      if (accents !== 0) return accents;
+      const marks = orderOfLists(accents(one), accents(other), order);
+      if (marks !== 0) return marks;
     }
     if (sensitivity !== "variant") return 0;
-    // Small letters come first.
-    const [c, d] = [a.normalize("NFD"), b.normalize("NFD")];
-    for (let at = 0; at < c.length && at < d.length; at++) {
-      if (c[at] !== d[at]) return c[at] === c[at].toLowerCase() ? -1 : 1;
-    }
-    return 0;
+    // Small letters come first, and a letter before its other form.
+    const form = (char) => char === "\u03c2" ? 3 : 2 * Number(char !== char.toLowerCase()) + Number(WRITTEN.has(char.toLowerCase()));
+    return orderOfLists([...a.normalize("NFD")], [...b.normalize("NFD")], (x, y) => order(form(x), form(y)));
   };
 
   // The objects of `Intl`.
@@ -434,7 +471,7 @@
       const style = choice(options, "style", ["long", "narrow"], "long");
       return { name, type, style, words: locales[name].lists[`${type} ${style}`] };
     },
-    (list, settings) => formatList(list, settings.words),
+    (list, settings) => formatList(list, settings.words, settings.name),
     (settings) => resolved(settings, { type: settings.type, style: settings.style }),
   );
   const Collator = function Collator(given, options) {

@@ -31,7 +31,7 @@
       if (locales !== undefined) locale().cased(locales);
       return upper(text(this));
     },
-    // A comparator calls it for every pair: two texts of ASCII without a locale are compared by the natives alone.
+    // A comparator calls it for every pair: two texts in Latin or Cyrillic letters without a locale are compared by the natives alone.
     localeCompare: native.localeCompare(function localeCompare(other, locales, options) {
       const a = text(this);
       const b = `${other}`;

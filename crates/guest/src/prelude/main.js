@@ -1,5 +1,5 @@
 // Installs the globals of one run and describes what it threw.
-(function ({ p, define }, { show }, { settle, fire, timers }, { toolGlobals, nameBackends, installFunctions, warmUpTool }, { web }) {
+(function ({ p, define }, { show }, { settleWithout, fire, timers }, { toolGlobals, nameBackends, installFunctions, warmUpTool }, { web }) {
   const errorToString = Error.prototype.toString;
 
   // Most runs are chains with tools: everything is installed before the fork, and deleted for runs without it.
@@ -49,5 +49,5 @@
   const syntaxError = SyntaxError.prototype;
   const isSyntaxError = (thrown) => p.isError(thrown) && p.prototypeOf(thrown) === syntaxError;
 
-  return { begin, settle, fire, describe, isSyntaxError, warmUpTool };
+  return { begin, settleWithout, fire, describe, isSyntaxError, warmUpTool };
 })

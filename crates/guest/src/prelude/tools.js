@@ -1,20 +1,8 @@
 // Backends as objects, host functions as functions, introspection.
 //
 // Tools are looked up on first use, so a run costs the same with ten of them or ten thousand.
-(function ({ native, p, methods, define }, { call }) {
+(function ({ native, p, define }, { call, ToolError }) {
   const objectPrototype = p.Object.prototype;
-
-  class ToolError extends Error {
-    constructor(message, fields) {
-      super(message);
-      for (const key of p.keys(fields ?? {})) {
-        p.defineProperty(this, key, { value: fields[key], writable: true, enumerable: true, configurable: true });
-      }
-    }
-  }
-  methods(ToolError.prototype, { name: "ToolError" });
-
-  const failure = ({ message, ...fields }) => new ToolError(message, fields);
 
   const callTool = (invoke, backend, tool, args) => {
     if (args.length > 1) {
@@ -24,13 +12,7 @@
     if (given === null || typeof given !== "object" || p.isArray(given)) {
       return refuse(`${backend}.${tool} takes one argument object, as in ${tool}({ key: value })`);
     }
-    let json;
-    try {
-      json = native.stringify(given, "arguments");
-    } catch (error) {
-      return p.Promise.reject(error);
-    }
-    return call(invoke, backend, tool, json, failure);
+    return call(invoke, backend, tool, given);
   };
 
   // There may be hundreds of these, so each captures little; the literal gives the function its name.
@@ -208,15 +190,7 @@
 
   // Host functions take positional arguments; `api.fetch` is `fetch` under `api`.
   const hostFunction = (name) => {
-    const invoke = (...args) => {
-      let json;
-      try {
-        json = native.stringify(args, "arguments");
-      } catch (error) {
-        return p.Promise.reject(error);
-      }
-      return call(invoke, null, name, json, failure);
-    };
+    const invoke = (...args) => call(invoke, null, name, args);
     p.defineProperty(invoke, "name", { value: name, configurable: true });
     return invoke;
   };

@@ -21,7 +21,7 @@ use toolgate_wire::CallId;
 use crate::entry::{Entry, hex};
 use crate::recording::{MAX_RECORD_BYTES, Record, Recording, RunFacts};
 use crate::seal::{RowKind, Sealer};
-use crate::store::{Begun, Claim, Decided, Find, Lease, NewRun, Rows, RunRow, Store, StoreError};
+use crate::store::{Begun, Claim, Decided, Find, Lease, NewRun, PendingRow, Rows, RunRow, Store, StoreError};
 use crate::text::{Blobs, ContentHash, Text};
 use heartbeats::HeldRuns;
 
@@ -345,19 +345,20 @@ impl Journal {
     /// # Errors
     /// If there is no such run, or it cannot be read.
     pub async fn pending(&self, run: &str) -> Result<Vec<PendingCall>, StoreError> {
-        let rows = self.0.store.pending(run).await?;
-        let opened = rows.into_iter().map(|row| {
-            let decision = row.decision.map(|decision| self.0.text(run, RowKind::Decision(row.call), &decision));
-            Ok(PendingCall {
-                call: CallId(row.call),
-                question: self.0.text(run, RowKind::Question(row.call), &row.question)?,
-                decision: decision.transpose()?,
-            })
-        });
-        opened.collect()
+        self.0.pending_calls(run, self.0.store.pending(run).await?)
     }
 
-    /// Decides a call. The first decision holds, whoever decides at the same time.
+    /// What the store knows of a run, and its calls as [`Journal::pending`] gives them; `None` when there is no such run.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn look_at(&self, run: &str) -> Result<Option<(RunRow, Vec<PendingCall>)>, StoreError> {
+        let Some((row, pending)) = self.0.store.look_at(run).await? else { return Ok(None) };
+        Ok(Some((row, self.0.pending_calls(run, pending)?)))
+    }
+
+    /// Decides a call. The first decision holds, also when several are made at the same time. It survives the end of this process at
+    /// once, and a crash of the machine after the run's next effect or [`Journal::sync`].
     ///
     /// # Errors
     /// If there is no such run, or the decision cannot be kept.
@@ -371,6 +372,14 @@ impl Journal {
         })
     }
 
+    /// Completes when all decisions that were made before survive a crash of the machine.
+    ///
+    /// # Errors
+    /// If the store cannot say so.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        self.0.store.sync().await
+    }
+
     /// Writes the decision about a call anew. Nothing happens where there is none yet.
     ///
     /// # Errors
@@ -382,6 +391,18 @@ impl Journal {
 }
 
 impl Inner {
+    fn pending_calls(&self, run: &str, rows: Vec<PendingRow>) -> Result<Vec<PendingCall>, StoreError> {
+        let opened = rows.into_iter().map(|row| {
+            let decision = row.decision.map(|decision| self.text(run, RowKind::Decision(row.call), &decision));
+            Ok(PendingCall {
+                call: CallId(row.call),
+                question: self.text(run, RowKind::Question(row.call), &row.question)?,
+                decision: decision.transpose()?,
+            })
+        });
+        opened.collect()
+    }
+
     fn seal(&self, run: &str, kind: RowKind<'_>, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
         let sealed = self.sealer.seal(run, kind, plain);
         sealed.ok_or_else(|| StoreError::Unavailable("the system gives no random numbers".to_owned()))

@@ -1,7 +1,7 @@
 //! One durable run that this process owns: the recorder of the engine's run, and its ways to leave it.
 //!
 //! A run that waits for a person can be parked: its lease is given back like that of any paused run, and its worker waits. Nothing
-//! is written then. Whoever claims the run raises its epoch by one, so a parked run goes on only where this process claimed it
+//! is written then. A claim raises the run's epoch by one, so a parked run goes on only where this process claimed it
 //! and no other has had it in between.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::transcript::{Delivery, Durable, NotDurable, Recorder};
-use toolgate_wire::{CallId, CallState, FromWorker};
+use toolgate_wire::{CallId, CallState, FromWorker, Warning};
 
 use super::Inner;
 use crate::recording::Recording;
@@ -79,7 +79,7 @@ impl DurableRun {
         *self.parked.borrow()
     }
 
-    /// Is cancelled when another process has taken the run over. Whoever executes it must stop then.
+    /// Is cancelled when another process has taken the run over. The execution here must stop then.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
@@ -129,7 +129,7 @@ impl DurableRun {
     }
 
     /// What the report of the run has to say about its record.
-    pub fn remark(&self) -> Option<String> {
+    pub fn remark(&self) -> Option<Warning> {
         self.recording.remark()
     }
 
@@ -138,11 +138,17 @@ impl DurableRun {
     /// # Errors
     /// If the store does not keep them, or a parked run does not go on here.
     pub async fn flush(&self) -> Result<(), StoreError> {
+        let mut written = self.unparked().await?;
+        self.write(&mut written, None).await
+    }
+
+    /// The right to write, once the run is not parked.
+    async fn unparked(&self) -> Result<tokio::sync::MutexGuard<'_, u64>, StoreError> {
         let mut parked = self.parked.subscribe();
         loop {
-            let mut written = self.written.lock().await;
+            let written = self.written.lock().await;
             if !self.is_parked() {
-                return self.write(&mut written).await;
+                return Ok(written);
             }
             drop(written);
             tokio::select! {
@@ -153,18 +159,31 @@ impl DurableRun {
         }
     }
 
-    async fn write(&self, written: &mut u64) -> Result<(), StoreError> {
+    /// Writes what was recorded and gives the lease back, in one transaction.
+    async fn leave(&self, how: Leave) -> Result<(), StoreError> {
+        let mut written = self.unparked().await?;
+        self.write(&mut written, Some(how)).await
+    }
+
+    /// Writes what was recorded, and gives the lease back where that is said.
+    async fn write(&self, written: &mut u64, how: Option<Leave>) -> Result<(), StoreError> {
         let record = self.recording.take();
         if record.entries.is_empty() {
-            return Ok(());
+            let Some(how) = how else { return Ok(()) };
+            let left = self.journal.store.leave(self.lease(), how).await;
+            return left.inspect_err(|error| self.note(error));
         }
         let added = record.entries.len() as u64;
-        let kept = match self.journal.rows(&self.run, *written, &record) {
-            Ok(rows) => {
+        let kept = match (self.journal.rows(&self.run, *written, &record), how) {
+            (Ok(rows), how) => {
                 self.unchecked.fetch_add(rows.bytes(), Ordering::Relaxed);
-                self.journal.store.append(self.lease(), *written, rows).await
+                let (store, lease) = (&self.journal.store, self.lease());
+                match how {
+                    None => store.append(lease, *written, rows).await,
+                    Some(how) => store.append_and_leave(lease, *written, rows, how).await,
+                }
             }
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         };
         match kept {
             Ok(()) => *written += added,
@@ -187,9 +206,7 @@ impl DurableRun {
     /// # Errors
     /// If the store does not keep it.
     pub async fn finish_again(&self) -> Result<(), StoreError> {
-        self.flush().await?;
-        let left = self.journal.store.leave(self.lease(), Leave::Done).await;
-        left.inspect_err(|error| self.note(error))
+        self.leave(Leave::Done).await
     }
 
     /// Gives up the lease, so that any process may take the run over at once.
@@ -197,9 +214,7 @@ impl DurableRun {
     /// # Errors
     /// If the store does not keep it.
     pub async fn release(&self) -> Result<(), StoreError> {
-        self.flush().await?;
-        let left = self.journal.store.leave(self.lease(), Leave::Released).await;
-        left.inspect_err(|error| self.note(error))
+        self.leave(Leave::Released).await
     }
 
     /// Leaves the run until one of these calls is decided, or to a time in milliseconds since 1970.
@@ -207,8 +222,7 @@ impl DurableRun {
     /// # Errors
     /// If the store does not keep it.
     pub async fn pause(&self, questions: &[(CallId, String)], wake: Option<u64>) -> Result<(), StoreError> {
-        self.flush().await?;
-        self.leave_paused(questions, wake).await
+        self.leave(self.paused(questions, wake)?).await
     }
 
     /// The same for a run whose worker waits: nothing is written until [`DurableRun::unpark`].
@@ -216,11 +230,11 @@ impl DurableRun {
     /// # Errors
     /// If the store does not keep it. The run is not parked then.
     pub async fn park(&self, questions: &[(CallId, String)], wake: Option<u64>) -> Result<(), StoreError> {
+        let paused = self.paused(questions, wake)?;
         let mut written = self.written.lock().await;
-        self.write(&mut written).await?;
         // Before the lease is given back: a heartbeat that does not find it then must not take the run for lost.
         self.parked.send_replace(true);
-        let left = self.leave_paused(questions, wake).await;
+        let left = self.write(&mut written, Some(paused)).await;
         if left.is_err() {
             self.parked.send_replace(false);
             // A heartbeat that has seen the run parked does not prolong its lease any more.
@@ -251,14 +265,12 @@ impl DurableRun {
         }
     }
 
-    async fn leave_paused(&self, questions: &[(CallId, String)], wake: Option<u64>) -> Result<(), StoreError> {
+    fn paused(&self, questions: &[(CallId, String)], wake: Option<u64>) -> Result<Leave, StoreError> {
         let sealed = questions.iter().map(|(call, question)| {
             let sealed = self.journal.seal(&self.run, RowKind::Question(call.0), question.as_bytes())?;
             Ok((call.0, sealed))
         });
-        let calls = sealed.collect::<Result<_, StoreError>>()?;
-        let left = self.journal.store.leave(self.lease(), Leave::Paused { calls, wake }).await;
-        left.inspect_err(|error| self.note(error))
+        Ok(Leave::Paused { calls: sealed.collect::<Result<_, StoreError>>()?, wake })
     }
 
     fn note(&self, error: &StoreError) {

@@ -23,6 +23,44 @@ struct StoredRun {
     pending: Vec<PendingRow>,
 }
 
+impl StoredRun {
+    fn append(&mut self, lease: &Lease, from: u64, rows: Rows) -> Result<(), StoreError> {
+        if self.row.entries != from {
+            return Err(fenced(lease));
+        }
+        self.row.entries += rows.entries.len() as u64;
+        self.row.bytes += rows.bytes();
+        self.rows.entries.extend(rows.entries);
+        for (name, bytes) in rows.blobs {
+            if self.rows.blobs.iter().all(|(kept, _)| *kept != name) {
+                self.rows.blobs.push((name, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, how: Leave) {
+        match how {
+            Leave::Done => self.row.status = RunStatus::Done,
+            Leave::Released => {
+                self.owner.clear();
+                self.lease_until = 0;
+            }
+            Leave::Paused { calls, wake } => {
+                self.row.status = RunStatus::Paused;
+                let mut is_decided = self.row.abort;
+                for (call, question) in calls {
+                    match self.pending.iter().find(|pending| pending.call == call) {
+                        Some(known) => is_decided |= known.decision.is_some(),
+                        None => self.pending.push(PendingRow { call, question, decision: None }),
+                    }
+                }
+                self.lease_until = if is_decided { 0 } else { wake.unwrap_or(u64::MAX) };
+            }
+        }
+    }
+}
+
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
@@ -90,23 +128,7 @@ impl Store for MemoryStore {
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
-        ready(
-            self.owned(&lease, |run| {
-                if run.row.entries != from {
-                    return Err(fenced(&lease));
-                }
-                run.row.entries += rows.entries.len() as u64;
-                run.row.bytes += rows.bytes();
-                run.rows.entries.extend(rows.entries);
-                for (name, bytes) in rows.blobs {
-                    if run.rows.blobs.iter().all(|(kept, _)| *kept != name) {
-                        run.rows.blobs.push((name, bytes));
-                    }
-                }
-                Ok(())
-            })
-            .and_then(|appended| appended),
-        )
+        ready(self.owned(&lease, |run| run.append(&lease, from, rows)).and_then(|appended| appended))
     }
 
     fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
@@ -163,24 +185,12 @@ impl Store for MemoryStore {
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
-        ready(self.owned(&lease, |run| match how {
-            Leave::Done => run.row.status = RunStatus::Done,
-            Leave::Released => {
-                run.owner.clear();
-                run.lease_until = 0;
-            }
-            Leave::Paused { calls, wake } => {
-                run.row.status = RunStatus::Paused;
-                let mut is_decided = run.row.abort;
-                for (call, question) in calls {
-                    match run.pending.iter().find(|pending| pending.call == call) {
-                        Some(known) => is_decided |= known.decision.is_some(),
-                        None => run.pending.push(PendingRow { call, question, decision: None }),
-                    }
-                }
-                run.lease_until = if is_decided { 0 } else { wake.unwrap_or(u64::MAX) };
-            }
-        }))
+        ready(self.owned(&lease, |run| run.leave(how)))
+    }
+
+    fn append_and_leave(&self, lease: Lease, from: u64, rows: Rows, how: Leave) -> StoreFuture<'_, ()> {
+        let left = self.owned(&lease, |run| run.append(&lease, from, rows).map(|()| run.leave(how)));
+        ready(left.and_then(|left| left))
     }
 
     fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {

@@ -3,7 +3,7 @@
 //! One trait, three stores: [`memory`] for tests, [`sqlite`] for one host, [`postgres`] for several replicas. A store
 //! keeps rows of bytes that it cannot read (see [`crate::seal`]) and the few facts that it needs to find a run and to
 //! decide who owns it. Every write of an owner is conditional on the epoch of its lease, so a process that lost its
-//! run without noticing cannot write to it.
+//! run without noticing cannot write to it. PostgreSQL also has the learned types of tools ([`postgres::learned_types`]).
 
 pub mod memory;
 pub mod postgres;
@@ -303,11 +303,32 @@ pub trait Store: Send + Sync + 'static {
     /// Gives a lease back.
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()>;
 
+    /// Adds rows as [`Store::append`] does and gives the lease back, both or neither.
+    fn append_and_leave(&self, lease: Lease, from: u64, rows: Rows, how: Leave) -> StoreFuture<'_, ()>;
+
     /// The calls of a run that wait, or waited, for a decision.
     fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>>;
 
-    /// Decides a call. The first decision holds, and a paused run is due then.
+    /// What is known of a run, and its calls that wait, or waited, for a decision; `None` when there is no such run. A store that
+    /// can gives both at once.
+    fn look_at(&self, run: &str) -> StoreFuture<'_, Option<(RunRow, Vec<PendingRow>)>> {
+        let run = run.to_owned();
+        Box::pin(async move {
+            let find = Find { run: Some(run.clone()), most: 1, ..Find::default() };
+            let Some(row) = self.find(find).await?.pop() else { return Ok(None) };
+            Ok(Some((row, self.pending(&run).await?)))
+        })
+    }
+
+    /// Decides a call. The first decision holds, and a paused run is due then. It survives the end of this process at once, and a
+    /// crash of the machine after the next append or [`Store::sync`].
     fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided>;
+
+    /// Completes when everything that was written before survives a crash of the machine. Stores whose writes do so anyway need not
+    /// have it.
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Writes the decision about a call anew. Nothing happens where there is none yet.
     fn amend(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, ()>;

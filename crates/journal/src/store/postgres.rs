@@ -4,41 +4,32 @@
 //! ends with an error after `OPERATION_TIMEOUT`. Connections are encrypted where the address says `sslmode=require`, and plain
 //! otherwise.
 
+mod connections;
+pub mod learned_types;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
+use tokio_postgres::{Client, Row, Transaction};
 
-use super::tls::Tls;
 use super::{
     Begun, Claim, Decided, Find, GIVEN_UP_LEASES, Held, Lease, Leave, MAX_COUNTED_NAMES, NewRun, PendingRow, Prune,
     Rows, RunRow, RunStatus, Store, StoreError, StoreFuture, fenced, milliseconds, to_prune, too_many_names,
 };
+use connections::{Connections, fault};
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// How long one operation may take.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections of one process.
 const MAX_CONNECTIONS: usize = 8;
 /// The database's clock, in milliseconds since 1970.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// Runs in a database.
-pub struct PostgresStore {
-    config: Config,
-    /// Where connections are encrypted.
-    tls: Option<Tls>,
-    idle: Mutex<Vec<Client>>,
-    places: Semaphore,
-}
+pub struct PostgresStore(Connections);
 
 impl PostgresStore {
     /// The store behind this address, `postgres://…`. Its tables are made when they are not there.
@@ -46,91 +37,40 @@ impl PostgresStore {
     /// # Errors
     /// If the address is none, or the database cannot be reached.
     pub async fn connect(address: &str) -> Result<Self, StoreError> {
-        let mut config: Config = address.parse().map_err(|error| fault(&error))?;
-        config.connect_timeout(CONNECT_TIMEOUT);
-        let tls = match config.get_ssl_mode() {
-            SslMode::Require => {
-                Some(Tls::new().map_err(|error| StoreError::Unavailable(format!("no TLS to PostgreSQL: {error}")))?)
-            }
-            _ => None,
-        };
-        let (idle, places) = (Mutex::default(), Semaphore::new(MAX_CONNECTIONS));
-        let store = PostgresStore { config, tls, idle, places };
-        // Replicas that start together must not make the same table twice.
-        let schema = SCHEMA.replace("BYTES", "BYTEA");
-        let text = format!("BEGIN; SELECT pg_advisory_xact_lock(7221690441); {schema} COMMIT;");
-        store.within(async |client| client.batch_execute(&text).await.map_err(|error| fault(&error))).await?;
-        Ok(store)
+        let connections = Connections::new(address, MAX_CONNECTIONS, OPERATION_TIMEOUT)?;
+        connections.make_tables(&SCHEMA.replace("BYTES", "BYTEA")).await?;
+        Ok(PostgresStore(connections))
     }
 
-    /// Does something with a connection, within the time of an operation. A connection that was in use when an
-    /// operation failed or was given up is closed.
     async fn within<T>(&self, work: impl AsyncFnOnce(&mut Client) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let done = tokio::time::timeout(OPERATION_TIMEOUT, async {
-            let _place = self.places.acquire().await.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            let mut client = self.client().await?;
-            let answer = work(&mut client).await?;
-            self.idle.lock().push(client);
-            Ok(answer)
-        });
-        let late = || Err(StoreError::Unavailable(format!("no answer within {} s", OPERATION_TIMEOUT.as_secs())));
-        done.await.unwrap_or_else(|_| late())
+        self.0.within(work).await
     }
 
-    async fn client(&self) -> Result<Client, StoreError> {
-        let idle = std::iter::from_fn(|| self.idle.lock().pop()).find(|client| !client.is_closed());
-        if let Some(client) = idle {
-            return Ok(client);
-        }
-        // The client of a broken connection says so itself, so the task that drives it need not.
-        match self.tls.clone() {
-            Some(tls) => {
-                let (client, connection) = self.config.connect(tls).await.map_err(|error| fault(&error))?;
-                tokio::spawn(async move { drop(connection.await) });
-                Ok(client)
+    /// Adds rows for the owner of a run's current lease, and gives the lease back, in one transaction.
+    async fn write(&self, lease: Lease, added: Option<(u64, Rows)>, how: Option<Leave>) -> Result<(), StoreError> {
+        self.within(async |client| {
+            let transaction = client.transaction().await.map_err(|error| fault(&error))?;
+            let mut is_current = true;
+            if let Some((from, rows)) = &added {
+                is_current = add(&transaction, &lease, *from, rows).await?;
             }
-            None => {
-                let (client, connection) = self.config.connect(NoTls).await.map_err(|error| fault(&error))?;
-                tokio::spawn(async move { drop(connection.await) });
-                Ok(client)
+            if let Some(how) = how.as_ref().filter(|_| is_current) {
+                is_current = give_back(&transaction, &lease, how).await?;
             }
-        }
-    }
-
-    /// Changes columns of a run for the owner of its current lease.
-    async fn change(&self, lease: &Lease, columns: &str, value: i64) -> Result<(), StoreError> {
-        let text = format!(
-            "UPDATE toolgate_runs SET changed = {NOW}, {columns} WHERE run = $1 AND epoch = $2 AND status = 'running'"
-        );
-        let changed = self
-            .within(async |client| {
-                let values: [&(dyn ToSql + Sync); 3] = [&lease.run, &number(lease.epoch), &value];
-                client.execute(&text, &values).await.map_err(|error| fault(&error))
-            })
-            .await?;
-        if changed == 0 { Err(fenced(lease)) } else { Ok(()) }
+            if is_current {
+                transaction.commit().await.map_err(|error| fault(&error))?;
+                return Ok(Ok(()));
+            }
+            transaction.rollback().await.map_err(|error| fault(&error))?;
+            Ok(Err(fenced(&lease)))
+        })
+        .await?
     }
 
     async fn exists(&self, run: &str) -> Result<(), StoreError> {
         let text = "SELECT 1 FROM toolgate_runs WHERE run = $1";
         let found = self.within(async |client| client.query_opt(text, &[&run]).await.map_err(|e| fault(&e))).await?;
         found.map(|_| ()).ok_or_else(|| StoreError::NoSuchRun(run.to_owned()))
-    }
-}
-
-fn fault(error: &tokio_postgres::Error) -> StoreError {
-    let message = match error.as_db_error() {
-        Some(database) => database.message().to_owned(),
-        None => match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        },
-    };
-    match error.code() {
-        Some(code) if *code == SqlState::DISK_FULL => StoreError::Full(message),
-        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => StoreError::ReadOnly(message),
-        Some(code) if *code == SqlState::DATA_CORRUPTED => StoreError::Damaged(message),
-        _ => StoreError::Unavailable(message),
     }
 }
 
@@ -187,6 +127,67 @@ async fn insert(transaction: &Transaction<'_>, run: &str, from: u64, rows: &Rows
     Ok(())
 }
 
+/// Adds rows behind those that a run has; `false` when the lease is not its current one.
+async fn add(transaction: &Transaction<'_>, lease: &Lease, from: u64, rows: &Rows) -> Result<bool, StoreError> {
+    let text = format!(
+        "UPDATE toolgate_runs SET changed = {NOW}, bytes = bytes + $3, entries = entries + $4
+         WHERE run = $1 AND epoch = $2 AND status = 'running' AND entries = $5"
+    );
+    let (bytes, added) = (number(rows.bytes()), number(rows.entries.len() as u64));
+    let values: [&(dyn ToSql + Sync); 5] = [&lease.run, &number(lease.epoch), &bytes, &added, &number(from)];
+    if transaction.execute(&text, &values).await.map_err(|error| fault(&error))? == 0 {
+        return Ok(false);
+    }
+    insert(transaction, &lease.run, from, rows).await?;
+    Ok(true)
+}
+
+/// Gives a lease back; `false` when it is not the run's current one.
+async fn give_back(transaction: &Transaction<'_>, lease: &Lease, how: &Leave) -> Result<bool, StoreError> {
+    let (run, epoch) = (&lease.run, number(lease.epoch));
+    let columns = match how {
+        Leave::Done => "status = 'done'",
+        Leave::Released => "owner = ''",
+        Leave::Paused { calls, wake } => return pause(transaction, lease, calls, *wake).await,
+    };
+    let text = format!(
+        "UPDATE toolgate_runs SET changed = {NOW}, lease_until = 0, {columns}
+         WHERE run = $1 AND epoch = $2 AND status = 'running'"
+    );
+    let changed = transaction.execute(&text, &[run, &epoch]).await.map_err(|error| fault(&error))?;
+    Ok(changed > 0)
+}
+
+/// The same with questions. Both or neither: a paused run without its questions could never go on.
+async fn pause(
+    transaction: &Transaction<'_>,
+    lease: &Lease,
+    calls: &[(u32, Vec<u8>)],
+    wake: Option<u64>,
+) -> Result<bool, StoreError> {
+    let (calls, questions): (Vec<i64>, Vec<&Vec<u8>>) =
+        calls.iter().map(|(call, question)| (i64::from(*call), question)).unzip();
+    let text = format!(
+        "WITH left_run AS (
+             UPDATE toolgate_runs SET changed = {NOW}, status = 'paused',
+                 lease_until = CASE WHEN abort > 0 OR EXISTS (
+                     SELECT 1 FROM toolgate_pending
+                     WHERE run = $1 AND call = ANY($3) AND decision IS NOT NULL) THEN 0 ELSE $5::bigint END
+             WHERE run = $1 AND epoch = $2 AND status = 'running' RETURNING run),
+         asked AS (
+             INSERT INTO toolgate_pending
+             SELECT left_run.run, asked.call, asked.question, NULL
+             FROM left_run, unnest($3::bigint[], $4::bytea[]) AS asked (call, question)
+             ON CONFLICT DO NOTHING)
+         SELECT run FROM left_run"
+    );
+    let (epoch, wake) = (number(lease.epoch), number(wake.unwrap_or(u64::MAX)));
+    let values: [&(dyn ToSql + Sync); 5] = [&lease.run, &epoch, &calls, &questions, &wake];
+    transaction.query_opt(LOCK, &[&lease.run]).await.map_err(|error| fault(&error))?;
+    let left = transaction.query_opt(&text, &values).await.map_err(|error| fault(&error))?;
+    Ok(left.is_some())
+}
+
 impl Store for PostgresStore {
     fn begin(&self, new: NewRun) -> StoreFuture<'_, Begun> {
         boxed(async move {
@@ -240,26 +241,7 @@ impl Store for PostgresStore {
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
-        boxed(async move {
-            let claim = format!(
-                "UPDATE toolgate_runs SET changed = {NOW}, bytes = bytes + $3, entries = entries + $4
-                 WHERE run = $1 AND epoch = $2 AND status = 'running' AND entries = $5"
-            );
-            self.within(async |client| {
-                let transaction = client.transaction().await.map_err(|error| fault(&error))?;
-                let (bytes, added) = (number(rows.bytes()), number(rows.entries.len() as u64));
-                let values: [&(dyn ToSql + Sync); 5] =
-                    [&lease.run, &number(lease.epoch), &bytes, &added, &number(from)];
-                if transaction.execute(&claim, &values).await.map_err(|error| fault(&error))? == 0 {
-                    transaction.rollback().await.map_err(|error| fault(&error))?;
-                    return Ok(Err(fenced(&lease)));
-                }
-                insert(&transaction, &lease.run, from, &rows).await?;
-                transaction.commit().await.map_err(|error| fault(&error))?;
-                Ok(Ok(()))
-            })
-            .await?
-        })
+        boxed(self.write(lease, Some((from, rows)), None))
     }
 
     fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
@@ -306,7 +288,7 @@ impl Store for PostgresStore {
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
         boxed(async move {
-            // Replicas that look for any run pass by those that are locked; whoever wants one run waits for its lock.
+            // Replicas that look for any run skip those that are locked; a claim of one run waits for its lock.
             let locked = if claim.run.is_some() { "" } else { "SKIP LOCKED" };
             let text = format!(
                 "UPDATE toolgate_runs
@@ -349,42 +331,11 @@ impl Store for PostgresStore {
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
-        boxed(async move {
-            let (calls, wake) = match how {
-                Leave::Done => return self.change(&lease, "status = 'done', lease_until = $3", 0).await,
-                Leave::Released => return self.change(&lease, "owner = '', lease_until = $3", 0).await,
-                Leave::Paused { calls, wake } => (calls, number(wake.unwrap_or(u64::MAX))),
-            };
-            let (calls, questions): (Vec<i64>, Vec<Vec<u8>>) =
-                calls.into_iter().map(|(call, question)| (i64::from(call), question)).unzip();
-            // Both or neither: a paused run without its questions could never go on.
-            let text = format!(
-                "WITH left_run AS (
-                     UPDATE toolgate_runs SET changed = {NOW}, status = 'paused',
-                         lease_until = CASE WHEN abort > 0 OR EXISTS (
-                             SELECT 1 FROM toolgate_pending
-                             WHERE run = $1 AND call = ANY($3) AND decision IS NOT NULL) THEN 0 ELSE $5::bigint END
-                     WHERE run = $1 AND epoch = $2 AND status = 'running' RETURNING run),
-                 asked AS (
-                     INSERT INTO toolgate_pending
-                     SELECT left_run.run, asked.call, asked.question, NULL
-                     FROM left_run, unnest($3::bigint[], $4::bytea[]) AS asked (call, question)
-                     ON CONFLICT DO NOTHING)
-                 SELECT run FROM left_run"
-            );
-            let left = self
-                .within(async |client| {
-                    let values: [&(dyn ToSql + Sync); 5] =
-                        [&lease.run, &number(lease.epoch), &calls, &questions, &wake];
-                    let transaction = client.transaction().await.map_err(|error| fault(&error))?;
-                    transaction.query_opt(LOCK, &[&lease.run]).await.map_err(|error| fault(&error))?;
-                    let left = transaction.query_opt(&text, &values).await.map_err(|error| fault(&error))?;
-                    transaction.commit().await.map_err(|error| fault(&error))?;
-                    Ok(left)
-                })
-                .await?;
-            left.map(|_| ()).ok_or_else(|| fenced(&lease))
-        })
+        boxed(self.write(lease, None, Some(how)))
+    }
+
+    fn append_and_leave(&self, lease: Lease, from: u64, rows: Rows, how: Leave) -> StoreFuture<'_, ()> {
+        boxed(self.write(lease, Some((from, rows)), Some(how)))
     }
 
     fn pending(&self, run: &str) -> StoreFuture<'_, Vec<PendingRow>> {

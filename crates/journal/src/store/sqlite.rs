@@ -1,15 +1,20 @@
 //! Runs in one SQLite file: for one host.
 //!
 //! Write-ahead log with `synchronous=FULL`: an append that has returned survives a crash of the machine. Leases need not: a crash of
-//! the machine ends all that hold one. Statements run on the blocking threads of the runtime, one at a time.
+//! the machine ends all that hold one. Decisions are written to the disk by the append that they lead to, or by `sync`. Statements run on
+//! the blocking threads of the runtime, one at a time.
 
-use std::fs::OpenOptions;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::{
@@ -24,9 +29,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that stay prepared: more than there are in this file.
 const MAX_PREPARED: usize = 64;
 
-/// Runs in a file.
+/// Runs in a file: its connection, and the file of its write-ahead log.
 #[derive(Clone)]
-pub struct SqliteStore(Arc<Mutex<Connection>>);
+pub struct SqliteStore(Arc<Mutex<Connection>>, Arc<Path>);
 
 impl SqliteStore {
     /// The store in this file, which is made when it is not there, for this user alone.
@@ -59,7 +64,10 @@ impl SqliteStore {
         connection.busy_timeout(BUSY_TIMEOUT).map_err(fault)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(fault)?;
         connection.set_prepared_statement_cache_capacity(MAX_PREPARED);
-        Ok(SqliteStore(Arc::new(Mutex::new(connection))))
+        // Where the path is a link, the log is beside the file that it leads to.
+        let mut log = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
+        log.push("-wal");
+        Ok(SqliteStore(Arc::new(Mutex::new(connection)), PathBuf::from(log).into()))
     }
 
     /// Lets the file grow to this many bytes and no further.
@@ -98,18 +106,15 @@ impl SqliteStore {
     }
 
     /// Runs one transaction that may be lost when the machine crashes; the next one that may not takes it along.
-    fn transact_lease<T: Send + 'static>(
+    fn transact_unsynced<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> StoreFuture<'static, T> {
         let connection = self.0.clone();
         Box::pin(async move {
             let done = tokio::task::spawn_blocking(move || {
-                let mut connection = connection.lock();
-                connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
-                let answer = in_transaction(&mut connection, TransactionBehavior::Immediate, work);
-                connection.pragma_update(None, "synchronous", "FULL").map_err(fault)?;
-                answer
+                let mut unsynced = Unsynced::begin(connection.lock())?;
+                in_transaction(&mut unsynced.0, TransactionBehavior::Immediate, work)
             });
             done.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
         })
@@ -125,6 +130,24 @@ impl SqliteStore {
             let done = tokio::task::spawn_blocking(move || in_transaction(&mut connection.lock(), behavior, work));
             done.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
         })
+    }
+}
+
+/// A connection whose commits are not synced until this is dropped, also by a panic.
+struct Unsynced<'a>(MutexGuard<'a, Connection>);
+
+impl<'a> Unsynced<'a> {
+    fn begin(connection: MutexGuard<'a, Connection>) -> Result<Self, StoreError> {
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
+        Ok(Unsynced(connection))
+    }
+}
+
+impl Drop for Unsynced<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.pragma_update(None, "synchronous", "FULL") {
+            tracing::error!(%error, "writes to the store of runs may be lost when the machine crashes");
+        }
     }
 }
 
@@ -212,6 +235,31 @@ fn change(transaction: &Transaction<'_>, lease: &Lease, columns: &str, value: i6
     }
 }
 
+fn pending_of(transaction: &Transaction<'_>, run: &str) -> Result<Vec<PendingRow>, StoreError> {
+    let text = "SELECT call, question, decision FROM toolgate_pending WHERE run = ?1 ORDER BY call";
+    let mut statement = transaction.prepare_cached(text).map_err(fault)?;
+    let pending = |row: &Row<'_>| Ok(PendingRow { call: row.get(0)?, question: row.get(1)?, decision: row.get(2)? });
+    let found = statement.query_map([run], pending).map_err(fault)?;
+    found.collect::<Result<_, _>>().map_err(fault)
+}
+
+/// Takes a run that is paused, or whose lease has ended; where it was found before, only in the epoch that it had then.
+fn take(
+    transaction: &Transaction<'_>,
+    run: &str,
+    owner: &str,
+    ttl: Duration,
+    epoch: Option<u64>,
+) -> Result<Option<Lease>, StoreError> {
+    let text = "UPDATE toolgate_runs
+        SET owner = ?1, epoch = epoch + 1, status = 'running', lease_until = ?2, changed = ?3
+        WHERE run = ?4 AND epoch = coalesce(?5, epoch) AND (status = 'paused' OR (status = 'running' AND lease_until <= ?3))
+        RETURNING run, epoch";
+    let now = number(unix_ms());
+    let values = params![owner, now + number(milliseconds(ttl)), now, run, epoch.map(number)];
+    first(transaction, text, values, |row| Ok(Lease { run: row.get(0)?, epoch: count(row, 1)? }))
+}
+
 const OPEN_BYTES: &str = "SELECT coalesce(sum(bytes), 0) FROM toolgate_runs
     WHERE caller = (SELECT caller FROM toolgate_runs WHERE run = ?1) AND status IN ('running', 'paused')";
 
@@ -238,6 +286,36 @@ fn insert(transaction: &Transaction<'_>, run: &str, from: u64, rows: &Rows) -> R
         statement.execute(params![run, name, body]).map_err(fault)?;
     }
     Ok(())
+}
+
+/// Adds rows for the owner of the run's current lease, behind those that it has.
+fn add(transaction: &Transaction<'_>, lease: &Lease, from: u64, rows: &Rows) -> Result<(), StoreError> {
+    let moved = "UPDATE toolgate_runs SET changed = ?1, bytes = bytes + ?2, entries = entries + ?3
+        WHERE run = ?4 AND epoch = ?5 AND status = 'running' AND entries = ?6";
+    let (bytes, entries) = (number(rows.bytes()), number(rows.entries.len() as u64));
+    let (now, epoch) = (number(unix_ms()), number(lease.epoch));
+    if execute(transaction, moved, params![now, bytes, entries, lease.run, epoch, number(from)])? == 0 {
+        return Err(fenced(lease));
+    }
+    insert(transaction, &lease.run, from, rows)
+}
+
+fn give_back(transaction: &Transaction<'_>, lease: &Lease, how: Leave) -> Result<(), StoreError> {
+    let (calls, wake) = match how {
+        Leave::Done => return change(transaction, lease, "status = 'done', lease_until = ?4", 0),
+        Leave::Released => return change(transaction, lease, "owner = '', lease_until = ?4", 0),
+        Leave::Paused { calls, wake } => (calls, wake),
+    };
+    let mut is_decided = false;
+    for (call, question) in calls {
+        let text = "INSERT INTO toolgate_pending VALUES (?1, ?2, ?3, NULL) ON CONFLICT DO NOTHING";
+        execute(transaction, text, params![lease.run, call, question])?;
+        let text = "SELECT decision IS NOT NULL FROM toolgate_pending WHERE run = ?1 AND call = ?2";
+        let decided = first(transaction, text, params![lease.run, call], |row| row.get::<_, bool>(0))?;
+        is_decided |= decided.unwrap_or_default();
+    }
+    let wake = if is_decided { 0 } else { number(wake.unwrap_or(u64::MAX)) };
+    change(transaction, lease, "status = 'paused', lease_until = CASE WHEN abort > 0 THEN 0 ELSE ?4 END", wake)
 }
 
 impl Store for SqliteStore {
@@ -275,16 +353,7 @@ impl Store for SqliteStore {
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
-        self.transact(move |transaction| {
-            let moved = "UPDATE toolgate_runs SET changed = ?1, bytes = bytes + ?2, entries = entries + ?3
-                WHERE run = ?4 AND epoch = ?5 AND status = 'running' AND entries = ?6";
-            let (bytes, entries) = (number(rows.bytes()), number(rows.entries.len() as u64));
-            let (now, epoch) = (number(unix_ms()), number(lease.epoch));
-            if execute(transaction, moved, params![now, bytes, entries, lease.run, epoch, number(from)])? == 0 {
-                return Err(fenced(&lease));
-            }
-            insert(transaction, &lease.run, from, &rows)
-        })
+        self.transact(move |transaction| add(transaction, &lease, from, &rows))
     }
 
     fn read(&self, run: &str) -> StoreFuture<'_, Rows> {
@@ -326,29 +395,26 @@ impl Store for SqliteStore {
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
         let store = self.clone();
         Box::pin(async move {
+            if let Some(run) = claim.run {
+                return store
+                    .transact_unsynced(move |transaction| take(transaction, &run, &claim.owner, claim.ttl, None))
+                    .await;
+            }
             let now = number(unix_ms());
-            let due = "(?2 IS NULL AND lease_until <= ?1 AND caller NOT IN (SELECT value FROM json_each(?4))
-                    AND (status = 'paused' OR (status = 'running' AND (owner <> ?3
-                        OR (lease_until <= ?1 - ?5 AND run NOT IN (SELECT value FROM json_each(?6)))))))
-                OR (run = ?2 AND (status = 'paused' OR (status = 'running' AND lease_until <= ?1)))
+            let due = "lease_until <= ?1 AND caller NOT IN (SELECT value FROM json_each(?3))
+                    AND (status = 'paused' OR (status = 'running' AND (owner <> ?2
+                        OR (lease_until <= ?1 - ?4 AND run NOT IN (SELECT value FROM json_each(?5))))))
                 ORDER BY lease_until, began LIMIT 1";
             // A look without the lock of writers: most of the time nothing is due.
             let list = |names: &[String]| serde_json::to_string(names).unwrap_or_default();
             let (not_of, held) = (list(&claim.not_of), list(&claim.held));
-            let (run, owner) = (claim.run.clone(), claim.owner.clone());
+            let owner = claim.owner.clone();
             let given_up = number(milliseconds(claim.ttl * GIVEN_UP_LEASES));
             let looked =
-                store.look(move |transaction| rows(transaction, due, params![now, run, owner, not_of, given_up, held]));
+                store.look(move |transaction| rows(transaction, due, params![now, owner, not_of, given_up, held]));
             let Some(found) = looked.await?.pop() else { return Ok(None) };
-            let taken = store.transact_lease(move |transaction| {
-                let text = "UPDATE toolgate_runs
-                    SET owner = ?1, epoch = epoch + 1, status = 'running', lease_until = ?2, changed = ?3
-                    WHERE run = ?4 AND epoch = ?5 AND (status = 'paused' OR (status = 'running' AND lease_until <= ?3))
-                    RETURNING run, epoch";
-                let until = now + number(milliseconds(claim.ttl));
-                let values = params![claim.owner, until, now, found.run, number(found.epoch)];
-                let lease = |row: &Row<'_>| Ok(Lease { run: row.get(0)?, epoch: count(row, 1)? });
-                first(transaction, text, values, lease)
+            let taken = store.transact_unsynced(move |transaction| {
+                take(transaction, &found.run, &claim.owner, claim.ttl, Some(found.epoch))
             });
             taken.await
         })
@@ -356,7 +422,7 @@ impl Store for SqliteStore {
 
     fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {
         let owner = owner.to_owned();
-        self.transact_lease(move |transaction| {
+        self.transact_unsynced(move |transaction| {
             let text = "UPDATE toolgate_runs SET lease_until = ?1 WHERE run = ?2 AND owner = ?3 AND status = 'running'
                 RETURNING run, epoch, abort";
             let mut statement = transaction.prepare_cached(text).map_err(fault)?;
@@ -374,22 +440,13 @@ impl Store for SqliteStore {
     }
 
     fn leave(&self, lease: Lease, how: Leave) -> StoreFuture<'_, ()> {
-        self.transact(move |transaction| match how {
-            Leave::Done => change(transaction, &lease, "status = 'done', lease_until = ?4", 0),
-            Leave::Released => change(transaction, &lease, "owner = '', lease_until = ?4", 0),
-            Leave::Paused { calls, wake } => {
-                let mut is_decided = false;
-                for (call, question) in calls {
-                    let text = "INSERT INTO toolgate_pending VALUES (?1, ?2, ?3, NULL) ON CONFLICT DO NOTHING";
-                    execute(transaction, text, params![lease.run, call, question])?;
-                    let text = "SELECT decision IS NOT NULL FROM toolgate_pending WHERE run = ?1 AND call = ?2";
-                    let decided = first(transaction, text, params![lease.run, call], |row| row.get::<_, bool>(0))?;
-                    is_decided |= decided.unwrap_or_default();
-                }
-                let wake = if is_decided { 0 } else { number(wake.unwrap_or(u64::MAX)) };
-                let columns = "status = 'paused', lease_until = CASE WHEN abort > 0 THEN 0 ELSE ?4 END";
-                change(transaction, &lease, columns, wake)
-            }
+        self.transact(move |transaction| give_back(transaction, &lease, how))
+    }
+
+    fn append_and_leave(&self, lease: Lease, from: u64, rows: Rows, how: Leave) -> StoreFuture<'_, ()> {
+        self.transact(move |transaction| {
+            add(transaction, &lease, from, &rows)?;
+            give_back(transaction, &lease, how)
         })
     }
 
@@ -399,18 +456,21 @@ impl Store for SqliteStore {
             if rows(transaction, "run = ?1", [&run])?.is_empty() {
                 return Err(StoreError::NoSuchRun(run));
             }
-            let text = "SELECT call, question, decision FROM toolgate_pending WHERE run = ?1 ORDER BY call";
-            let mut statement = transaction.prepare_cached(text).map_err(fault)?;
-            let pending =
-                |row: &Row<'_>| Ok(PendingRow { call: row.get(0)?, question: row.get(1)?, decision: row.get(2)? });
-            let found = statement.query_map([&run], pending).map_err(fault)?;
-            found.collect::<Result<_, _>>().map_err(fault)
+            pending_of(transaction, &run)
+        })
+    }
+
+    fn look_at(&self, run: &str) -> StoreFuture<'_, Option<(RunRow, Vec<PendingRow>)>> {
+        let run = run.to_owned();
+        self.look(move |transaction| {
+            let Some(row) = rows(transaction, "run = ?1", [&run])?.pop() else { return Ok(None) };
+            Ok(Some((row, pending_of(transaction, &run)?)))
         })
     }
 
     fn decide(&self, run: &str, call: u32, decision: Vec<u8>) -> StoreFuture<'_, Decided> {
         let run = run.to_owned();
-        self.transact(move |transaction| {
+        self.transact_unsynced(move |transaction| {
             if rows(transaction, "run = ?1", [&run])?.is_empty() {
                 return Err(StoreError::NoSuchRun(run));
             }
@@ -424,6 +484,22 @@ impl Store for SqliteStore {
             let text = "SELECT decision FROM toolgate_pending WHERE run = ?1 AND call = ?2";
             let before = first(transaction, text, params![run, call], |row| row.get(0))?;
             Ok(before.map_or(Decided::NotAsked, Decided::Before))
+        })
+    }
+
+    /// Syncs the file of the log itself, so that transactions that come meanwhile need not wait for it.
+    fn sync(&self) -> StoreFuture<'_, ()> {
+        let log = self.1.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || {
+                match File::open(&log) {
+                    // Nothing was written yet.
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    opened => opened.and_then(|log| log.sync_data()),
+                }
+            });
+            let unavailable = |error: String| StoreError::Unavailable(format!("the write-ahead log: {error}"));
+            done.await.map_err(|error| unavailable(error.to_string()))?.map_err(|error| unavailable(error.to_string()))
         })
     }
 
@@ -520,59 +596,5 @@ impl Store for SqliteStore {
             }
             Ok(())
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_run_is_found_by_its_key() {
-        let folder = tempfile::tempdir().expect("folder");
-        let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
-        let find = Find { run: Some("run".into()), most: 1, ..Find::default() };
-        let filter = find_filter(&find);
-        let text = format!("EXPLAIN QUERY PLAN SELECT {RUN_COLUMNS} FROM toolgate_runs WHERE {filter}");
-        let connection = store.0.lock();
-        let values = params![None::<&str>, None::<&str>, "run", None::<i64>, None::<&str>, 1];
-        let plan: String = connection.query_row(&text, values, |row| row.get(3)).expect("a plan");
-        assert!(plan.starts_with("SEARCH toolgate_runs USING INDEX") && plan.contains("(run=?)"), "{plan}");
-    }
-
-    #[tokio::test]
-    async fn what_follows_a_lease_is_synchronous_again() {
-        let folder = tempfile::tempdir().expect("folder");
-        let store = SqliteStore::open(&folder.path().join("runs.db")).expect("a store");
-        let synchronous =
-            || -> i64 { store.0.lock().pragma_query_value(None, "synchronous", |row| row.get(0)).expect("a setting") };
-        const FULL: i64 = 2;
-        assert_eq!(synchronous(), FULL);
-        let new = NewRun {
-            run: "run".into(),
-            caller: String::new(),
-            idempotency: None,
-            owner: "one".into(),
-            ttl: Duration::from_secs(60),
-            max_open: 1,
-            max_open_bytes: u64::MAX,
-            rows: Rows::default(),
-        };
-        let Ok(Begun::New(lease)) = store.begin(new).await else { panic!("it is new") };
-        store.leave(lease, Leave::Paused { calls: Vec::new(), wake: None }).await.expect("paused");
-        let claim = Claim {
-            run: Some("run".into()),
-            owner: "one".into(),
-            ttl: Duration::from_secs(60),
-            not_of: Vec::new(),
-            held: Vec::new(),
-        };
-        assert!(store.claim(claim).await.expect("a claim").is_some());
-        assert_eq!(synchronous(), FULL);
-        assert_eq!(store.heartbeat("one", vec!["run".into()], Duration::from_secs(60)).await.expect("a beat").len(), 1);
-        assert_eq!(synchronous(), FULL);
-        let failed = store.transact_lease(|_| Err::<(), _>(StoreError::Unavailable("for once".into()))).await;
-        assert!(failed.is_err());
-        assert_eq!(synchronous(), FULL);
     }
 }

@@ -1,7 +1,7 @@
 //! TLS to PostgreSQL, by rustls, with the certificates that the system trusts.
 //!
 //! Used where the address asks for it (`sslmode=require`). The server's certificate and name are always verified: a
-//! connection that is encrypted to somebody unknown protects nothing. There is no channel binding.
+//! connection that is encrypted to an unverified server protects nothing. There is no channel binding.
 
 use std::future::Future;
 use std::io;

@@ -17,6 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Server {
     folder: TempDir,
     process: Child,
+    command: Command,
     databases: usize,
     port: u16,
 }
@@ -101,23 +102,45 @@ impl Server {
             .arg(&data)
             .status();
         assert!(made.expect("initdb").success(), "initdb");
-        let process = as_user(&bin.join("postgres"))
+        let mut command = as_user(&bin.join("postgres"));
+        command
             .arg("-D")
             .arg(&data)
             .arg("-k")
             .arg(folder.path())
             .args(["-c", "max_connections=50", "-c", "fsync=off"])
-            .args(settings.iter().flat_map(|setting| ["-c", setting]))
-            .spawn()
-            .expect("postgres");
+            .args(settings.iter().flat_map(|setting| ["-c", setting]));
+        let process = command.spawn().expect("postgres");
         let port = settings.iter().find_map(|setting| setting.strip_prefix("port=")?.parse().ok()).unwrap_or(5432);
-        let server = Server { folder, process, databases: 0, port };
+        let server = Server { folder, process, command, databases: 0, port };
+        server.wait().await;
+        server
+    }
+
+    /// Waits until it answers.
+    async fn wait(&self) {
         let deadline = Instant::now() + START_TIMEOUT;
-        while let Err(error) = server.client().await {
+        while let Err(error) = self.client().await {
             assert!(Instant::now() < deadline, "the server did not start: {error}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        server
+    }
+
+    #[allow(dead_code, reason = "the tests of learned types use it")]
+    /// Starts it again after it was killed.
+    pub(crate) async fn start_again(&mut self) {
+        // It refuses to start over the lock file of a process that may be there.
+        let _ = std::fs::remove_file(self.folder.path().join("data/postmaster.pid"));
+        self.process = self.command.spawn().expect("postgres");
+        self.wait().await;
+    }
+
+    #[allow(dead_code, reason = "the tests of learned types use it")]
+    /// A connection to a database, for statements of the test itself.
+    pub(crate) async fn sql(&self, address: &str) -> Client {
+        let (client, connection) = tokio_postgres::connect(address, NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        client
     }
 
     fn address(&self, database: &str) -> String {

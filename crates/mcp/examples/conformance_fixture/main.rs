@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use toolgate_mcp::server::{
     Change, ChangeNotice, Completion, Fault, HttpOptions, Identity, PromptCall, RequestScope, ResourceCall, Service,
-    ServiceFuture, ToolCall, Watch, ready,
+    ServiceAnswer, ServiceFuture, ToolCall, Watch, ready,
 };
 use toolgate_mcp::{InteractiveClient, Progress};
 
@@ -58,7 +58,7 @@ impl Service for Fixture {
         offers::tools().into_iter().chain(changed).collect()
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         match call.name.as_str() {
             "test_tool_with_progress" => return Box::pin(in_steps(call)),
             "test_trigger_tool_change" => {
@@ -75,13 +75,13 @@ impl Service for Fixture {
             }
             name if questions::TOOLS.contains(&name) => {
                 if let Some(question) = question(&call.name, call.interactive_client.as_ref()) {
-                    return ready(question);
+                    return ready(question.map(ServiceAnswer::Value));
                 }
             }
             _ => {}
         }
         let unknown = || Fault::NotFound(format!("there is no tool {}", call.name));
-        ready(offers::result_of(&call.name).ok_or_else(unknown))
+        ready(offers::result_of(&call.name).map(ServiceAnswer::Value).ok_or_else(unknown))
     }
 
     fn resources(&self, _: &RequestScope) -> ServiceFuture<Vec<Value>> {
@@ -95,9 +95,9 @@ impl Service for Fixture {
         })]))
     }
 
-    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<ServiceAnswer> {
         let unknown = || Fault::NotFound(format!("there is no resource {}", call.uri));
-        ready(offers::contents_of(&call.uri).ok_or_else(unknown))
+        ready(offers::contents_of(&call.uri).map(|contents| Value::Array(contents).into()).ok_or_else(unknown))
     }
 
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
@@ -109,14 +109,14 @@ impl Service for Fixture {
         ready(Ok(offers::prompts()))
     }
 
-    fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+    fn prompt(&self, call: PromptCall) -> ServiceFuture<ServiceAnswer> {
         if call.name == questions::PROMPT
             && let Some(question) = question(&call.name, call.interactive_client.as_ref())
         {
-            return ready(question);
+            return ready(question.map(ServiceAnswer::Value));
         }
         let unknown = || Fault::NotFound(format!("there is no prompt {}", call.name));
-        ready(offers::messages_of(&call.name, &call.arguments).ok_or_else(unknown))
+        ready(offers::messages_of(&call.name, &call.arguments).map(ServiceAnswer::Value).ok_or_else(unknown))
     }
 
     fn complete(&self, completion: Completion) -> ServiceFuture<Vec<String>> {
@@ -151,12 +151,12 @@ fn question(name: &str, client: Option<&InteractiveClient>) -> Option<Result<Val
     questions::next(name, client?).transpose()
 }
 
-async fn in_steps(call: ToolCall) -> Result<Value, Fault> {
+async fn in_steps(call: ToolCall) -> Result<ServiceAnswer, Fault> {
     for progress in [0.0, 50.0, 100.0] {
         if let Some(sink) = &call.progress {
             let _ = sink.try_send(Progress { progress, total: Some(100.0), message: None });
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    Ok(offers::text("The work is done."))
+    Ok(offers::text("The work is done.").into())
 }

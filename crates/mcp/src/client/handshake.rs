@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
+use toolgate_wire::foreign_text::head;
 
 use super::link::Link;
 use crate::headers;
@@ -168,7 +169,7 @@ fn server_info(info: Option<&Value>, version: &str, found: &Value) -> ServerInfo
         name: text("name"),
         version: text("version"),
         protocol: version.to_owned(),
-        instructions: instructions.map(|text| text.chars().take(MAX_INSTRUCTIONS_CHARS).collect()),
+        instructions: instructions.map(|text| head(text, MAX_INSTRUCTIONS_CHARS).to_owned()),
         capabilities: found.get("capabilities").cloned().unwrap_or_default(),
     }
 }

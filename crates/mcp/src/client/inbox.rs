@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
+use toolgate_wire::foreign_text::head;
 
 use super::questions::OpenCalls;
 use super::requests::ListKind;
@@ -187,7 +188,7 @@ impl Inbox {
         let report = Progress {
             progress,
             total: params.get("total").and_then(Value::as_f64),
-            message: message.map(|text| text.chars().take(MAX_PROGRESS_CHARS).collect()),
+            message: message.map(|text| head(text, MAX_PROGRESS_CHARS).to_owned()),
         };
         if let Some(sink) = token.and_then(|token| self.listeners.lock().get(&token).cloned()) {
             // A receiver that is full loses reports; the server is not delayed.

@@ -58,7 +58,7 @@ impl CallTable {
 /// A call, and what its server may be answered.
 #[derive(Debug)]
 struct OpenCall {
-    /// `None` where nobody can be asked.
+    /// `None` where no person can be asked.
     answered: Option<Vec<AnsweredQuestion>>,
     /// What was answered before the first attempt that this process made.
     known: Option<KnownAnswers>,
@@ -135,7 +135,7 @@ impl OpenCalls {
 
 /// The answer to a form when no person can be asked. `_meta` has the reason, for the server's log.
 fn undecided() -> Value {
-    let reason = "nobody can be asked here: only calls of durable runs can ask";
+    let reason = "no person can be asked here: only calls of durable runs can ask";
     json!({ "action": "cancel", "_meta": { "toolgate/reason": reason } })
 }
 
@@ -164,7 +164,19 @@ impl CallQuestions<'_> {
 
     /// Completes with a result that requests input, once the server asks something that was not answered before.
     pub(crate) async fn asked(&mut self) -> ToolResult {
-        let Ok(params) = (&mut self.asked).await else { return std::future::pending().await };
+        match (&mut self.asked).await {
+            Ok(params) => self.input_required(params),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// The same if the server has asked, without waiting.
+    pub(crate) fn was_asked(&mut self) -> Option<ToolResult> {
+        let params = self.asked.try_recv().ok()?;
+        Some(self.input_required(params))
+    }
+
+    fn input_required(&self, params: Value) -> ToolResult {
         let state = AttemptState { answered: self.so_far.clone(), asked: params.clone() };
         let request = json!({ "method": "elicitation/create", "params": params, "repeatsCall": true });
         let result = json!({
@@ -242,6 +254,19 @@ mod tests {
         assert_eq!(calls.answer(None, form("who?")), Ok(accept));
         assert_eq!(calls.answer(None, form("which?")), Ok(json!({ "action": "cancel" })));
         assert_eq!(call.asked().await.input_requests()[QUESTION]["params"], form("which?"));
+    }
+
+    /// A server that is told to stop may reply before the question was looked for.
+    #[test]
+    fn a_question_before_the_reply_counts() {
+        let calls = OpenCalls::default();
+        let client = client(json!({}));
+        let mut call = calls.open(1, Some(&client));
+        assert!(call.was_asked().is_none());
+        assert_eq!(calls.answer(None, form("who?")), Ok(json!({ "action": "cancel" })));
+        calls.replied(1);
+        let asked = call.was_asked().unwrap();
+        assert_eq!((asked.requests_input(), &asked.input_requests()[QUESTION]["params"]), (true, &form("who?")));
     }
 
     #[test]

@@ -38,8 +38,6 @@ const MAX_TOOLS_BYTES: usize = 256 << 20;
 const MAX_ENTRY_BYTES: usize = 4 << 20;
 /// Characters of a tool's name in the log.
 const MAX_SHOWN_NAME: usize = 100;
-/// The most memory that the result of a request besides tool calls takes.
-const MAX_RESULT_BYTES: usize = 128 << 20;
 /// The longest cursor that is sent back.
 const MAX_CURSOR_BYTES: usize = 64 << 10;
 /// The longest tool name; tools with longer ones are dropped.
@@ -155,11 +153,18 @@ impl McpSession {
         Ok(Arc::clone(&slot.insert(cached).list))
     }
 
-    /// Sends a request and returns the raw result. Dropping the future cancels it.
-    pub async fn ask(&self, request_: ClientRequest, client: Option<&InteractiveClient>) -> Result<Value, LinkError> {
+    /// Sends a request and returns the raw result, counted in a budget. Dropping the future cancels it.
+    pub async fn ask(
+        &self,
+        request_: ClientRequest,
+        client: Option<&InteractiveClient>,
+        budget: ByteBudget,
+        trace: &TraceContext,
+    ) -> Result<ToolResult, LinkError> {
         let method = request_.method();
         let target = request_.target().map(str::to_owned);
         let mut request = self.draft(method, request_.into_params());
+        request.budget = budget;
         if self.is_modern_http()
             && let Some(target) = target
         {
@@ -168,8 +173,11 @@ impl McpSession {
         if let Some(client) = client {
             self.add_client_answers(client, &mut request);
         }
-        let (result, _) = self.link.request(request).await?.into_tree(MAX_RESULT_BYTES)?;
-        Ok(result)
+        if *trace != TraceContext::default() {
+            let meta = request.params.entry("_meta").or_insert_with(|| json!({}));
+            meta.as_object_mut().into_iter().for_each(|meta| trace.add_to(meta));
+        }
+        self.link.request(request).await.map(ToolResult::new)
     }
 
     /// Adds the client's capabilities and its input. Legacy servers request input in another way: see `questions`.
@@ -236,7 +244,11 @@ impl McpSession {
             }
             result = &mut reply => {
                 questions.settled();
-                result.map(ToolResult::new)
+                // Question and reply may both have come since it was looked for a question.
+                match questions.was_asked() {
+                    Some(asked) => Ok(asked),
+                    None => result.map(ToolResult::new),
+                }
             }
         }
     }

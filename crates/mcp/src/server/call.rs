@@ -7,17 +7,19 @@ use tokio::sync::mpsc;
 
 use super::dispatcher::{Dispatcher, RequestContext};
 use super::era;
-use super::message::RpcError;
+use super::message::{RpcError, is_id};
 use super::questions;
-use super::service::{Fault, ToolCall};
+use super::service::{Fault, ServiceAnswer, ToolCall};
 use crate::interaction::Progress;
-use crate::origin::RequestOrigin;
 
 /// Progress reports queued for sending; a call that reports faster loses some and is not delayed.
 const MAX_QUEUED_PROGRESS: usize = 16;
 
 /// Serves `tools/call`. A legacy client that shows forms is asked what the result requests, and the call is made again.
-pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> Result<Result<Value, Fault>, RpcError> {
+pub(super) async fn call(
+    dispatcher: &Dispatcher,
+    context: &RequestContext,
+) -> Result<Result<ServiceAnswer, Fault>, RpcError> {
     let request = &context.request;
     let (sender, reports) = mpsc::channel(MAX_QUEUED_PROGRESS);
     let mut reporter = Reporter::new(context, reports);
@@ -32,11 +34,7 @@ pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> R
         capabilities: era::capabilities(request),
         interactive_client: era::interactive_client(context.era, request)
             .or_else(|| questions::legacy_client(context, &Map::new())),
-        origin: RequestOrigin::of(request.meta(), context.client.name.get().map(String::as_str)).with_request(
-            &request.id,
-            context.client.number,
-            context.client.transport,
-        ),
+        origin: context.origin.clone(),
     };
     let may_ask = questions::legacy_client(context, &Map::new()).is_some();
     for _ in 0..questions::MAX_ROUNDS {
@@ -46,24 +44,28 @@ pub(super) async fn call(dispatcher: &Dispatcher, context: &RequestContext) -> R
             Ok(result) => result,
             Err(fault) => return Ok(Err(fault)),
         };
-        let Some(again) = again else { return Ok(Ok(result)) };
-        let Some(answers) = questions::ask(context, &result).await else { return Ok(Ok(result)) };
+        let (Some(again), ServiceAnswer::Value(asked)) = (again, &result) else { return Ok(Ok(result)) };
+        let Some(answers) = questions::ask(context, asked).await else { return Ok(Ok(result)) };
         call = ToolCall { interactive_client: questions::legacy_client(context, &answers), ..again };
     }
     Ok(Err(Fault::Internal("the tool asks without end".to_owned())))
 }
 
 /// Makes the call, and forwards its progress.
-async fn once(dispatcher: &Dispatcher, reporter: &mut Option<Reporter<'_>>, call: ToolCall) -> Result<Value, Fault> {
+async fn once(
+    dispatcher: &Dispatcher,
+    reporter: &mut Option<Reporter<'_>>,
+    call: ToolCall,
+) -> Result<ServiceAnswer, Fault> {
     let mut outcome = dispatcher.service.call(call);
     let Some(reporter) = reporter else { return outcome.await };
     loop {
         tokio::select! {
             biased;
-            Some(progress) = reporter.reports.recv() => reporter.report(progress).await,
+            Some(progress) = reporter.reports.recv() => reporter.report(progress),
             outcome = &mut outcome => {
                 while let Ok(progress) = reporter.reports.try_recv() {
-                    reporter.report(progress).await;
+                    reporter.report(progress);
                 }
                 return outcome;
             }
@@ -82,12 +84,13 @@ struct Reporter<'a> {
 impl<'a> Reporter<'a> {
     fn new(context: &'a RequestContext, reports: mpsc::Receiver<Progress>) -> Option<Self> {
         let token = context.request.meta()?.get("progressToken")?.clone();
-        let wanted = context.sink.is_open() && (token.is_string() || token.is_number());
+        let wanted = context.sink.is_open() && is_id(&token);
         wanted.then_some(Self { context, token, reports, furthest: None })
     }
 
-    /// The protocol requires progress to increase, so reports that do not are dropped.
-    async fn report(&mut self, report: Progress) {
+    /// The protocol requires progress to increase, so reports that do not are dropped. So are those for which the client's queue has no
+    /// room: waiting for a client that does not read would hold back the result of the call.
+    fn report(&mut self, report: Progress) {
         if !report.progress.is_finite() || self.furthest.is_some_and(|furthest| report.progress <= furthest) {
             return;
         }
@@ -97,7 +100,7 @@ impl<'a> Reporter<'a> {
         params.insert("progress".to_owned(), number(report.progress));
         params.extend(report.total.filter(|total| total.is_finite()).map(|total| ("total".to_owned(), number(total))));
         params.extend(report.message.map(|message| ("message".to_owned(), message.into())));
-        self.context.sink.notify("notifications/progress", Value::Object(params)).await;
+        self.context.sink.notify_if_room("notifications/progress", Value::Object(params));
     }
 }
 

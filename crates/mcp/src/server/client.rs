@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::BytePermit;
 
-use super::message::{RpcError, error};
+use super::era;
+use super::message::{Request, RpcError, error};
 use super::questions::Questions;
 use super::service::RequestScope;
 use super::watched_resources::WatchedResources;
@@ -38,6 +39,8 @@ pub(super) struct Client {
     pub(super) watched: WatchedResources,
     /// The name that a legacy client gave at `initialize`.
     pub(super) name: OnceLock<String>,
+    /// The revision that was negotiated there.
+    pub(super) protocol: OnceLock<&'static str>,
     /// The capabilities that it declared there.
     pub(super) capabilities: OnceLock<Map<String, Value>>,
     /// What it was asked and has not answered.
@@ -55,6 +58,7 @@ impl Client {
             in_flight: Mutex::default(),
             watched: WatchedResources::default(),
             name: OnceLock::new(),
+            protocol: OnceLock::new(),
             capabilities: OnceLock::new(),
             questions: Questions::default(),
             transport: "tcp",
@@ -87,6 +91,16 @@ impl Client {
         let (cancel, withdrawn) = (self.gone.child_token(), CancellationToken::new());
         in_flight.insert(key.clone(), Cancels { cancel: cancel.clone(), withdrawn: withdrawn.clone() });
         Ok(InFlight { client: Arc::clone(self), key, cancel, withdrawn, scope, permit: None })
+    }
+
+    /// Notes the revision that `initialize` negotiates; other requests name none. A transport that takes the next message before this
+    /// one is answered calls it first.
+    pub(super) fn note_revision(&self, request: &Request) {
+        if era::is_initialize(request) {
+            let asked = request.params.get("protocolVersion").and_then(Value::as_str);
+            // A second `initialize` changes nothing.
+            let _ = self.protocol.set(era::negotiated_version(asked));
+        }
     }
 
     /// Handles `notifications/cancelled`; ignores ids that are not in flight, whose requests have ended already.

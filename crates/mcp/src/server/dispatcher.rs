@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::ErrorCode;
+use crate::protocol::{ErrorCode, MODERN};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -18,16 +18,24 @@ use super::era::{self, Era};
 use super::handshake::{self, LIST_TTL_MS};
 use super::list;
 use super::message::{Request, RpcError, error, invalid_params, no_such_method};
+use super::observed::{self, BegunRequest, RequestEnd};
 use super::server_message::{Answer, ServerMessage};
 use super::service::{
-    Completion, Fault, PromptCall, RequestScope, ResourceCall, Service, TASKS_EXTENSION, TaskCall, TaskRequest,
+    Completion, Fault, PromptCall, RequestScope, ResourceCall, Service, ServiceAnswer, TASKS_EXTENSION, TaskCall,
+    TaskRequest,
 };
 use super::{call, change_notices};
-use crate::origin::client_name;
+use crate::buffer::MAX_UNCOUNTED_BYTES;
+use crate::json_text::TreeError;
+use crate::origin::{RequestOrigin, client_name};
 use crate::result::requests_input;
 
 /// How long a cancelled request may take to end by itself before its future is dropped.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a large reply waits until those before it are read.
+const REPLY_BUDGET_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most memory of a tree that is made of a text with one member twice.
+const MAX_TREE_BYTES: usize = 128 << 20;
 /// The most values in one completion; the protocol's bound.
 const MAX_COMPLETION_VALUES: usize = 100;
 
@@ -63,6 +71,13 @@ impl NotificationSink {
         }
     }
 
+    /// Sends a notification if the queue has room, else drops it.
+    pub(super) fn notify_if_room(&self, method: &str, params: Value) {
+        if let Some(queue) = &self.0 {
+            let _ = queue.try_send(ServerMessage::notification(method, params));
+        }
+    }
+
     /// Sends a notification once the queue has room; false if the client no longer reads.
     pub(super) async fn notify(&self, method: &str, params: Value) -> bool {
         match &self.0 {
@@ -81,6 +96,8 @@ pub(super) struct RequestContext {
     pub(super) sink: NotificationSink,
     pub(super) cancel: CancellationToken,
     pub(super) withdrawn: CancellationToken,
+    /// Which client it comes from, and which trace what it causes belongs to.
+    pub(super) origin: RequestOrigin,
 }
 
 impl RequestContext {
@@ -91,7 +108,8 @@ impl RequestContext {
 
     /// A request of this client for a resource.
     pub(super) fn resource(&self, uri: &str) -> ResourceCall {
-        ResourceCall { uri: uri.to_owned(), scope: self.scope.clone(), caller: self.client.number }
+        let (scope, trace) = (self.scope.clone(), self.origin.trace.clone());
+        ResourceCall { uri: uri.to_owned(), scope, caller: self.client.number, trace }
     }
 }
 
@@ -112,7 +130,15 @@ impl Dispatcher {
         let unanswered = cancel.clone().drop_guard();
         let (client, scope) = (Arc::clone(in_flight.client()), in_flight.scope.clone());
         let withdrawn = in_flight.withdrawn.clone();
-        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone(), withdrawn };
+        let mut origin = origin_of(&request, era, &client);
+        let method = observed::known_method(&request.method);
+        let begun = BegunRequest { method, target: observed::target(&request), origin: &origin };
+        // Dropped without an end where the request is cancelled.
+        let record = self.service.observe(&begun);
+        if let Some(record) = &record {
+            origin.trace = record.trace().clone();
+        }
+        let context = RequestContext { request, era, client, scope, sink, cancel: cancel.clone(), withdrawn, origin };
         let dispatcher = Arc::clone(self);
         // A separate task: a panic in the service then fails one request instead of the connection.
         let mut work = AbortOnDropHandle::new(tokio::spawn(async move { dispatcher.serve(&context).await }));
@@ -129,7 +155,38 @@ impl Dispatcher {
         }
         let _ = unanswered.disarm();
         let outcome = outcome.unwrap_or_else(|_| Err(error(ErrorCode::INTERNAL_ERROR, "internal error of the server")));
-        Some(ServerMessage::reply(&id, outcome))
+        // Looked for only for a record: a result may be long.
+        let end = record.as_ref().map(|_| RequestEnd::of(method, &outcome));
+        let reply = self.counted(&id, ServerMessage::reply(&id, outcome), in_flight).await;
+        if let (Some(record), Some(end)) = (record, end) {
+            record.ended(reply.code().map_or(end, RequestEnd::Failed));
+        }
+        Some(reply)
+    }
+
+    /// A large reply counts for its caller until the client has taken it. It waits a bounded time for those before it, which clients
+    /// that do not read lose (`http::reply_body`); nothing else that waits needs what it holds.
+    async fn counted(&self, id: &Value, reply: ServerMessage, in_flight: &InFlight) -> ServerMessage {
+        let bytes = reply.uncounted();
+        if bytes <= MAX_UNCOUNTED_BYTES {
+            return reply;
+        }
+        let budget = self.service.reply_budget(&in_flight.scope, in_flight.client().number);
+        match timeout(REPLY_BUDGET_TIMEOUT, budget.reserve(bytes)).await {
+            Ok(Ok(permit)) => reply.counted_by(permit),
+            // What it did stays done: the client must not take this for a request that was not carried out.
+            refused => {
+                let reason = match refused {
+                    Ok(Err(refused)) => refused.to_string(),
+                    _ => "other answers to this caller hold too many bytes that were not taken yet".to_owned(),
+                };
+                let message = format!(
+                    "the request was carried out, but its reply is dropped: {reason}. Do not repeat it if it changes something; \
+                     read what was asked for before, or ask for less data"
+                );
+                ServerMessage::reply(id, Err(error(ErrorCode::INTERNAL_ERROR, message)))
+            }
+        }
     }
 
     async fn serve(&self, context: &RequestContext) -> Result<Answer, RpcError> {
@@ -139,7 +196,16 @@ impl Dispatcher {
             (_, Era::Modern) => self.serve_modern(context).await?,
         };
         let may_be_task = context.request.method == "tools/call" && self.speaks_of_tasks(context);
-        Ok(Answer::Value(with_result_type(result, context.era, may_be_task)))
+        match result {
+            ServiceAnswer::Value(result) => Ok(Answer::Value(with_result_type(result, context.era, may_be_task))),
+            ServiceAnswer::Text(result) => {
+                let kind = (context.era == Era::Modern).then_some("\"complete\"");
+                result
+                    .with_member("resultType", kind, MAX_TREE_BYTES)
+                    .map(Answer::Text)
+                    .map_err(|error| no_reply(&error))
+            }
+        }
     }
 
     /// Whether both sides have the extension for tasks.
@@ -178,9 +244,9 @@ impl Dispatcher {
         Ok(Answer::Tools(tools, end))
     }
 
-    async fn serve_legacy(&self, context: &RequestContext) -> Result<Value, RpcError> {
+    async fn serve_legacy(&self, context: &RequestContext) -> Result<ServiceAnswer, RpcError> {
         let request = &context.request;
-        let empty = || Value::Object(Map::new());
+        let empty = || ServiceAnswer::Value(Value::Object(Map::new()));
         match request.method.as_str() {
             "initialize" => {
                 let version = request.params.get("protocolVersion").and_then(Value::as_str);
@@ -188,7 +254,7 @@ impl Dispatcher {
                 name.into_iter().for_each(|name| drop(context.client.name.set(name)));
                 let declared = request.params.get("capabilities").and_then(Value::as_object).cloned();
                 declared.into_iter().for_each(|declared| drop(context.client.capabilities.set(declared)));
-                Ok(handshake::initialize(&*self.service, &context.scope, version))
+                Ok(handshake::initialize(&*self.service, &context.scope, version).into())
             }
             "ping" => Ok(empty()),
             // Accepted and ignored: many clients set a level although this server sends no log messages.
@@ -204,7 +270,7 @@ impl Dispatcher {
         }
     }
 
-    async fn serve_modern(&self, context: &RequestContext) -> Result<Value, RpcError> {
+    async fn serve_modern(&self, context: &RequestContext) -> Result<ServiceAnswer, RpcError> {
         match context.request.method.as_str() {
             "server/discover" => Ok(handshake::discover(&*self.service, &context.scope)),
             "subscriptions/listen" => change_notices::listen(self, context).await,
@@ -214,50 +280,61 @@ impl Dispatcher {
                 let responses = context.request.object("inputResponses")?;
                 self.serve_task(context, TaskRequest::Update(responses)).await
             }
-            _ => self.serve_common(context).await,
+            _ => return self.serve_common(context).await,
         }
+        .map(ServiceAnswer::Value)
     }
 
-    async fn serve_common(&self, context: &RequestContext) -> Result<Value, RpcError> {
+    async fn serve_common(&self, context: &RequestContext) -> Result<ServiceAnswer, RpcError> {
         let (service, request, scope) = (&self.service, &context.request, &context.scope);
         match request.method.as_str() {
             "tools/call" => call::call(self, context).await?.map_err(rpc_error),
             "resources/list" if service.has_resources() => {
-                listed(service.resources(scope).await.map_err(rpc_error)?, "resources", "uri", context)
+                let resources = service.resources(scope).await.map_err(rpc_error)?;
+                listed(resources, "resources", "uri", context).map(ServiceAnswer::Value)
             }
             "resources/templates/list" if service.has_resources() => {
                 let templates = service.resource_templates(scope).await.map_err(rpc_error)?;
-                listed(templates, "resourceTemplates", "uriTemplate", context)
+                listed(templates, "resourceTemplates", "uriTemplate", context).map(ServiceAnswer::Value)
             }
             "resources/read" if service.has_resources() => self.read(context).await,
             "prompts/list" if service.has_prompts() => {
-                listed(service.prompts(scope).await.map_err(rpc_error)?, "prompts", "name", context)
+                let prompts = service.prompts(scope).await.map_err(rpc_error)?;
+                listed(prompts, "prompts", "name", context).map(ServiceAnswer::Value)
             }
             "prompts/get" if service.has_prompts() => {
                 let name = request.text("name")?.to_owned();
                 let arguments = request.object("arguments")?;
-                let (scope, caller) = (scope.clone(), context.client.number);
+                let (scope, caller, trace) = (scope.clone(), context.client.number, context.origin.trace.clone());
                 let interactive_client = era::interactive_client(context.era, request);
                 service
-                    .prompt(PromptCall { name, arguments, scope, caller, interactive_client })
+                    .prompt(PromptCall { name, arguments, scope, caller, interactive_client, trace })
                     .await
                     .map_err(rpc_error)
             }
-            "completion/complete" if service.has_completions() => self.complete(context).await,
+            "completion/complete" if service.has_completions() => {
+                self.complete(context).await.map(ServiceAnswer::Value)
+            }
             method => Err(no_such_method(method)),
         }
     }
 
-    async fn read(&self, context: &RequestContext) -> Result<Value, RpcError> {
+    async fn read(&self, context: &RequestContext) -> Result<ServiceAnswer, RpcError> {
         let uri = context.request.text("uri")?;
         let outcome = self.service.read(context.resource(uri)).await;
         let contents = outcome.map_err(|fault| resource_error(fault, context.era, uri))?;
-        let mut result = Map::new();
-        result.insert("contents".to_owned(), Value::Array(contents));
+        let mut rest = Map::new();
         if context.era == Era::Modern {
-            handshake::add_ttl(&mut result, 0);
+            handshake::add_ttl(&mut rest, 0);
         }
-        Ok(Value::Object(result))
+        match contents {
+            ServiceAnswer::Value(contents) => {
+                let mut result = Map::from_iter([("contents".to_owned(), contents)]);
+                result.extend(rest);
+                Ok(Value::Object(result).into())
+            }
+            ServiceAnswer::Text(contents) => Ok(ServiceAnswer::Text(contents.wrapped_as("contents", &rest))),
+        }
     }
 
     /// Subscribes a legacy client to a resource, until it unsubscribes or disconnects.
@@ -279,12 +356,25 @@ impl Dispatcher {
         if !matches!(kind, Some("ref/prompt" | "ref/resource")) {
             return Err(invalid_params("`ref` is of type ref/prompt or ref/resource"));
         }
-        let (scope, caller) = (context.scope.clone(), context.client.number);
-        let completion = Completion { reference: Value::Object(reference), argument: name, typed, scope, caller };
+        let (scope, caller, trace) = (context.scope.clone(), context.client.number, context.origin.trace.clone());
+        let reference = Value::Object(reference);
+        let completion = Completion { reference, argument: name, typed, scope, caller, trace };
         let mut values = self.service.complete(completion).await.map_err(rpc_error)?;
         let total = values.len();
         values.truncate(MAX_COMPLETION_VALUES);
         Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > values.len() } }))
+    }
+}
+
+/// Which client a request comes from. A client of stateless requests over HTTP has no session.
+fn origin_of(request: &Request, era: Era, client: &Client) -> RequestOrigin {
+    let is_stateless = era == Era::Modern && client.transport == "tcp";
+    client.note_revision(request);
+    RequestOrigin {
+        protocol: if era == Era::Modern { Some(MODERN) } else { client.protocol.get().copied() },
+        session: if is_stateless { 0 } else { client.number },
+        transport: client.transport,
+        ..RequestOrigin::of(request.meta(), client.name.get().map(String::as_str)).with_request(&request.id)
     }
 }
 
@@ -326,6 +416,11 @@ fn set_result_type(result: &mut Map<String, Value>, era: Era) {
     if era == Era::Modern {
         result.insert("resultType".to_owned(), "complete".into());
     }
+}
+
+/// The result came and cannot be passed on.
+fn no_reply(problem: &TreeError) -> RpcError {
+    error(ErrorCode::INTERNAL_ERROR, format!("the result cannot be passed on: {problem}"))
 }
 
 fn rpc_error(fault: Fault) -> RpcError {

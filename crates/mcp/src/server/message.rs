@@ -6,8 +6,12 @@ use crate::json_text::{NotJson, TreeError};
 use crate::protocol::ErrorCode;
 use serde_json::{Map, Value};
 use toolgate_wire::OverBudget;
+use toolgate_wire::foreign_text::clipped;
 
 pub(super) use crate::rpc::RpcError;
+
+/// The most bytes of a request id, and of a progress token: replies and notifications repeat them, and no budget counts them there.
+pub(super) const MAX_ID_BYTES: usize = 1024;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,13 +88,17 @@ impl Message {
         match id {
             None => Self::Notification { method, params },
             Some(id) if is_id(&id) => Self::Request(Request { id, method, params }),
-            Some(_) => malformed(Value::Null, "`id` is neither a string nor a number"),
+            Some(_) => malformed(Value::Null, "`id` is neither a number nor a string of at most 1024 bytes"),
         }
     }
 }
 
+/// Whether a value may be repeated in messages as a request id or a progress token.
 pub(super) fn is_id(id: &Value) -> bool {
-    id.is_string() || id.is_number()
+    match id {
+        Value::String(text) => text.len() <= MAX_ID_BYTES,
+        other => other.is_number(),
+    }
 }
 
 fn malformed(id: Value, reason: &str) -> Message {
@@ -106,7 +114,7 @@ pub(super) fn invalid_params(message: impl Into<String>) -> RpcError {
 }
 
 pub(super) fn no_such_method(method: &str) -> RpcError {
-    let shown: String = method.chars().take(100).collect();
+    let shown = clipped(method, 100);
     error(ErrorCode::METHOD_NOT_FOUND, format!("no such method: {shown}"))
 }
 
@@ -164,6 +172,7 @@ mod tests {
         check_code(json!({ "jsonrpc": "2.0", "id": 1, "method": 2 }), json!(1), -32600);
         check_code(json!({ "jsonrpc": "2.0", "id": null, "method": "m" }), Value::Null, -32600);
         check_code(json!({ "jsonrpc": "2.0", "id": { "a": 1 }, "method": "m" }), Value::Null, -32600);
+        check_code(json!({ "jsonrpc": "2.0", "id": "x".repeat(MAX_ID_BYTES + 1), "method": "m" }), Value::Null, -32600);
         check_code(json!({ "jsonrpc": "2.0", "id": 1, "method": "m", "params": [1] }), json!(1), -32602);
     }
 

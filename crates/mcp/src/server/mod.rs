@@ -7,6 +7,7 @@
 //! - `service`: what an MCP server offers, independent of transport and era
 //! - `message`: JSON-RPC messages from clients; `server_message`: those to clients; `era`: the revision of a request
 //! - `dispatcher`: from one request to one reply; `handshake`, `list`, `call`, `change_notices`: parts of it
+//! - `observed`: what a service is told of each request
 //! - `client`: state that the requests of one client share; `watched_resources`: the resources it subscribed to
 //! - `questions`: results that request input, for clients of revisions in which the server asks
 //! - `stdio`, `http`: the transports; `standard_streams`: the streams of this process for the first of them
@@ -23,6 +24,7 @@ mod handshake;
 mod http;
 mod list;
 pub(crate) mod message;
+mod observed;
 mod questions;
 mod server_message;
 mod service;
@@ -31,9 +33,10 @@ mod stdio;
 mod watched_resources;
 
 pub use http::{HostGuard, HostGuardError, HttpOptions, router};
+pub use observed::{BegunRequest, RequestEnd, RequestRecord, RequestTarget};
 pub use service::{
-    Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceFuture,
-    TASKS_EXTENSION, TaskCall, TaskRequest, ToolCall, ToolMode, UnknownToolMode, Watch, ready,
+    Change, ChangeNotice, Completion, Fault, Identity, PromptCall, RequestScope, ResourceCall, Service, ServiceAnswer,
+    ServiceFuture, TASKS_EXTENSION, TaskCall, TaskRequest, ToolCall, ToolMode, UnknownToolMode, Watch, ready,
 };
 pub use standard_streams::{standard_input, standard_output};
 pub use stdio::serve_stdio;

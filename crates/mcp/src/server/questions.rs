@@ -180,6 +180,7 @@ mod tests {
     use super::super::message::Request;
     use super::super::service::RequestScope;
     use super::*;
+    use crate::origin::RequestOrigin;
 
     #[tokio::test]
     async fn an_answer_reaches_the_question_with_its_id_and_no_other() {
@@ -207,6 +208,7 @@ mod tests {
             sink: NotificationSink::to(queue),
             cancel: CancellationToken::new(),
             withdrawn: CancellationToken::new(),
+            origin: RequestOrigin::default(),
         };
         let declared = Map::from_iter([("elicitation".to_owned(), json!({}))]);
         context.client.capabilities.set(declared).expect("nothing was declared before");

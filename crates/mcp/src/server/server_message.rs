@@ -8,48 +8,74 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use toolgate_wire::BytePermit;
+
 use super::message::RpcError;
+use crate::json_text::JsonText;
 use crate::rpc;
 
 /// A serialised message to a client.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct ServerMessage {
     text: String,
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Notification,
-    Request,
-    Result,
-    /// An error with this code.
-    Error(i64),
+    /// The code of an error reply.
+    code: Option<i64>,
+    /// Counts the text until the client has taken it, if it is large.
+    permit: Option<BytePermit>,
 }
 
 impl ServerMessage {
     pub(super) fn notification(method: &str, params: Value) -> Self {
-        ServerMessage { text: rpc::notification(method, params).to_string(), kind: Kind::Notification }
+        ServerMessage { text: rpc::notification(method, params).to_string(), code: None, permit: None }
     }
 
     /// A request to the client, whose reply repeats `id`.
     pub(super) fn request(id: &str, method: &str, params: Value) -> Self {
         let text = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
-        ServerMessage { text, kind: Kind::Request }
+        ServerMessage { text, code: None, permit: None }
     }
 
     /// The reply to request `id`.
     pub(super) fn reply(id: &Value, outcome: Result<Answer, RpcError>) -> Self {
         let jsonrpc = "2.0";
         match outcome {
+            Ok(Answer::Text(text)) => Self::passed_on(id, text),
             Ok(result) => {
-                ServerMessage { text: written(&Replied { jsonrpc, id, result: &result }), kind: Kind::Result }
+                let text = written(&Replied { jsonrpc, id, result: &result });
+                ServerMessage { text, code: None, permit: None }
             }
             Err(error) => {
                 let text = written(&Refused { jsonrpc, id, error: Reason::of(&error) });
-                ServerMessage { text, kind: Kind::Error(error.code) }
+                ServerMessage { text, code: Some(error.code), permit: None }
             }
         }
+    }
+
+    /// A reply around text that stays where it is, so that a large result is not held twice.
+    fn passed_on(id: &Value, result: JsonText) -> Self {
+        let (mut text, permit) = result.into_parts();
+        one_line(&mut text);
+        text.insert_str(0, &format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":"));
+        text.push('}');
+        ServerMessage { text, code: None, permit: Some(permit) }
+    }
+
+    /// The bytes that no permit counts.
+    pub(super) fn uncounted(&self) -> usize {
+        if self.permit.is_some() { 0 } else { self.text.len() }
+    }
+
+    /// The same, counted by a permit.
+    pub(super) fn counted_by(self, permit: BytePermit) -> Self {
+        Self { permit: Some(permit), ..self }
+    }
+
+    /// The same text between others, and the permit that counts it.
+    pub(super) fn framed(self, before: &str, after: &str) -> (String, Option<BytePermit>) {
+        let mut text = self.text;
+        text.insert_str(0, before);
+        text.push_str(after);
+        (text, self.permit)
     }
 
     /// One line of JSON, without the newline.
@@ -57,28 +83,18 @@ impl ServerMessage {
         &self.text
     }
 
-    pub(super) fn into_text(self) -> String {
-        self.text
-    }
-
-    /// Whether it comes before a reply, as notifications and requests do.
-    pub(super) fn precedes_reply(&self) -> bool {
-        matches!(self.kind, Kind::Notification | Kind::Request)
-    }
-
     /// The code, if the message is an error reply.
     pub(super) fn code(&self) -> Option<i64> {
-        match self.kind {
-            Kind::Error(code) => Some(code),
-            Kind::Notification | Kind::Request | Kind::Result => None,
-        }
+        self.code
     }
 }
 
 /// The result of a request.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Answer {
     Value(Value),
+    /// The text of an object.
+    Text(JsonText),
     /// A page of tools, each serialised in one line, and the members that follow.
     Tools(Vec<Box<RawValue>>, Map<String, Value>),
 }
@@ -87,6 +103,8 @@ impl Serialize for Answer {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
             Answer::Value(value) => value.serialize(to),
+            // Written by `passed_on` instead.
+            Answer::Text(text) => text.as_str().serialize(to),
             Answer::Tools(tools, rest) => {
                 let mut object = to.serialize_map(Some(1 + rest.len()))?;
                 object.serialize_entry("tools", tools)?;
@@ -127,6 +145,15 @@ impl<'a> Reason<'a> {
     }
 }
 
+/// Text of one line: between the tokens of JSON a space means what a line break means, and strings have no line breaks.
+fn one_line(text: &mut String) {
+    if text.contains(['\n', '\r']) {
+        let mut bytes = std::mem::take(text).into_bytes();
+        bytes.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+        *text = String::from_utf8(bytes).unwrap_or_default();
+    }
+}
+
 /// JSON values always serialise.
 fn written(message: &impl Serialize) -> String {
     serde_json::to_string(message).unwrap_or_default()
@@ -145,7 +172,7 @@ mod tests {
     fn an_answer_is_a_result_or_an_error() {
         let result = ServerMessage::reply(&json!(1), Ok(Answer::Value(json!({ "a": "x\ny" }))));
         check(&result, json!({ "jsonrpc": "2.0", "id": 1, "result": { "a": "x\ny" } }));
-        assert_eq!((result.code(), result.precedes_reply()), (None, false));
+        assert_eq!(result.code(), None);
         let error = |data| RpcError { code: -32602, message: "no".into(), data };
         let rpc_error = ServerMessage::reply(&json!("i"), Err(error(None)));
         check(&rpc_error, json!({ "jsonrpc": "2.0", "id": "i", "error": { "code": -32602, "message": "no" } }));
@@ -156,18 +183,25 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_has_no_id() {
-        let message = ServerMessage::notification("notifications/x", json!({ "a": 1 }));
-        check(&message, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
-        assert_eq!((message.code(), message.precedes_reply()), (None, true));
+    fn text_of_several_lines_is_passed_on_in_one() {
+        let result = JsonText::of_text("{\n \"a\": [1,\r\n2]\n}");
+        let reply = ServerMessage::reply(&json!("i"), Ok(Answer::Text(result)));
+        assert_eq!(reply.text(), r#"{"jsonrpc":"2.0","id":"i","result":{  "a": [1,  2] }}"#);
+        assert_eq!((reply.code(), reply.uncounted()), (None, 0));
     }
 
     #[test]
-    fn a_request_to_a_client_comes_before_the_reply() {
+    fn a_notification_has_no_id() {
+        let message = ServerMessage::notification("notifications/x", json!({ "a": 1 }));
+        check(&message, json!({ "jsonrpc": "2.0", "method": "notifications/x", "params": { "a": 1 } }));
+        assert_eq!(message.code(), None);
+    }
+
+    #[test]
+    fn a_request_to_a_client_has_an_id() {
         let message = ServerMessage::request("a1", "elicitation/create", json!({ "message": "who?" }));
         let params = json!({ "message": "who?" });
         check(&message, json!({ "jsonrpc": "2.0", "id": "a1", "method": "elicitation/create", "params": params }));
-        assert!(message.precedes_reply());
     }
 
     #[test]

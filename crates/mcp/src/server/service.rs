@@ -12,12 +12,44 @@ use serde_json::{Map, Value};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::observed::{BegunRequest, RequestRecord};
+use crate::buffer::process_budget;
 use crate::interaction::{InteractiveClient, Progress};
-use crate::origin::RequestOrigin;
-use toolgate_wire::CallerScope;
+use crate::json_text::{JsonText, TreeError};
+use crate::origin::{RequestOrigin, TraceContext};
+use toolgate_wire::{ByteBudget, CallerScope};
 
 /// The pending result of a service method.
 pub type ServiceFuture<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+
+/// What a service answers. What a backend sent stays the text that it is, counted in the byte budget of its caller until the
+/// client has taken it.
+#[derive(Debug, PartialEq)]
+pub enum ServiceAnswer {
+    /// A value that this process made, or one that requests input.
+    Value(Value),
+    /// The text of a complete result.
+    Text(JsonText),
+}
+
+impl From<Value> for ServiceAnswer {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl ServiceAnswer {
+    /// The answer as a tree, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// If the tree of a text takes more.
+    pub fn into_value(self, limit: usize) -> Result<Value, TreeError> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Text(text) => text.into_tree(limit).map(|(value, _)| value),
+        }
+    }
+}
 
 /// A result that needs no waiting.
 pub fn ready<T: Send + 'static>(outcome: Result<T, Fault>) -> ServiceFuture<T> {
@@ -137,6 +169,8 @@ pub struct ResourceCall {
     pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
+    /// The trace that it belongs to.
+    pub trace: TraceContext,
 }
 
 /// A request for a prompt with its arguments.
@@ -152,6 +186,8 @@ pub struct PromptCall {
     pub caller: u64,
     /// See [`ToolCall::interactive_client`].
     pub interactive_client: Option<InteractiveClient>,
+    /// The trace that it belongs to.
+    pub trace: TraceContext,
 }
 
 /// A request to complete the value of an argument.
@@ -167,6 +203,8 @@ pub struct Completion {
     pub scope: RequestScope,
     /// See [`ToolCall::caller`].
     pub caller: u64,
+    /// The trace that it belongs to.
+    pub trace: TraceContext,
 }
 
 /// What has changed.
@@ -288,7 +326,13 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Calls a tool; returns a `CallToolResult`.
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value>;
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer>;
+
+    /// Counts replies that this process made and the client `number` has not taken.
+    fn reply_budget(&self, scope: &RequestScope, number: u64) -> ByteBudget {
+        let _ = (scope, number);
+        process_budget().clone()
+    }
 
     /// Every resource.
     fn resources(&self, scope: &RequestScope) -> ServiceFuture<Vec<Value>> {
@@ -303,7 +347,7 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Reads a resource; returns its list of `contents`.
-    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<ServiceAnswer> {
         ready(Err(Fault::NotFound(format!("no resource {}", call.uri))))
     }
 
@@ -319,7 +363,7 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// Fills in a prompt; returns a `GetPromptResult`.
-    fn prompt(&self, call: PromptCall) -> ServiceFuture<Value> {
+    fn prompt(&self, call: PromptCall) -> ServiceFuture<ServiceAnswer> {
         ready(Err(Fault::NotFound(format!("no prompt {}", call.name))))
     }
 
@@ -363,6 +407,12 @@ pub trait Service: Send + Sync + 'static {
     fn shows(&self, notice: &ChangeNotice, scope: &RequestScope) -> bool {
         let _ = (notice, scope);
         true
+    }
+
+    /// Told of each request before it is served. What it returns, if anything, hears of the end.
+    fn observe(&self, request: &BegunRequest<'_>) -> Option<Box<dyn RequestRecord>> {
+        let _ = request;
+        None
     }
 
     /// Receives changes from now on.

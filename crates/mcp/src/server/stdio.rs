@@ -109,13 +109,14 @@ impl Connection {
         let id = text.value().member("id").and_then(|id| serde_json::from_str(id.text()).ok());
         match text.into_tree(MAX_MESSAGE_BYTES.saturating_mul(MAX_TREE_FACTOR)) {
             Ok((message, permit)) => self.handle(message, Arc::new(permit)).await,
-            Err(error) => self.refuse(id.filter(message::is_id), message::no_tree(&error)).await,
+            Err(error) => self.refuse(id, message::no_tree(&error)).await,
         }
     }
 
     async fn refuse(&self, id: Option<Value>, error: RpcError) {
+        let id = id.filter(message::is_id).unwrap_or_default();
         tokio::select! {
-            _ = self.queue.send(ServerMessage::reply(&id.unwrap_or_default(), Err(error))) => {}
+            _ = self.queue.send(ServerMessage::reply(&id, Err(error))) => {}
             // A client that does not read must not block the shutdown.
             () = self.dispatcher.closing.cancelled() => {}
         }
@@ -154,6 +155,7 @@ impl Connection {
             Err(error) => return self.refuse(Some(id), error).await,
         };
         in_flight.permit = Some(permit);
+        self.client.note_revision(&request);
         if era::is_initialize(&request) {
             self.initialize();
         }
@@ -198,8 +200,8 @@ impl Connection {
 /// Writes messages, one per line, until the queue is closed or the client no longer reads.
 async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut server_message: mpsc::Receiver<ServerMessage>) {
     while let Some(message) = server_message.recv().await {
-        let mut line = message.into_text();
-        line.push('\n');
+        // Counted until it is written.
+        let (line, _permit) = message.framed("", "\n");
         if writer.write_all(line.as_bytes()).await.is_err() || writer.flush().await.is_err() {
             return;
         }

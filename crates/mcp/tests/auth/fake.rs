@@ -22,6 +22,8 @@ pub(crate) enum Described {
     OpenId,
     /// By the configuration alone.
     Configured,
+    /// By the configuration alone, for an MCP server.
+    ConfiguredMcp,
     /// As in the first revision: no document of the resource, and none of the issuer.
     Nowhere,
 }
@@ -30,6 +32,8 @@ pub(crate) enum Described {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Issuer {
     Right,
+    /// With a path, as servers of several tenants have it.
+    OfTenant,
     Absent,
     Wrong,
 }
@@ -61,6 +65,8 @@ pub(crate) enum Fault {
     MetadataOfAnotherResource,
     MetadataOfAnotherIssuer,
     MetadataElsewhere,
+    /// Tokens are issued at another inner address.
+    TokenElsewhere,
     /// Every path without a document is a page.
     PagesInPlaceOfDocuments,
     NoPkce,
@@ -225,7 +231,7 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
         _ => StatusCode::NOT_FOUND.into_response(),
     };
     let kind = match name.as_str() {
-        _ if behaviour.described == Described::Configured => return absent(),
+        _ if matches!(behaviour.described, Described::Configured | Described::ConfiguredMcp) => return absent(),
         "oauth-protected-resource/v1" if behaviour.described == Described::OAuth => {
             return axum::Json(json!({ "resource": format!("{origin}/v1"), "authorization_servers": [origin] }))
                 .into_response();
@@ -277,6 +283,9 @@ async fn document(State(fake): Shared, Path(name): Path<String>) -> Response {
         "authorization_response_iss_parameter_supported": behaviour.promises_issuer,
         "client_id_metadata_document_supported": behaviour.reads_client_documents,
     });
+    if behaviour.fault == Fault::TokenElsewhere {
+        found["token_endpoint"] = json!("http://127.0.0.9:9/token");
+    }
     if behaviour.revokes {
         found["revocation_endpoint"] = json!(format!("{origin}/revoke"));
     }
@@ -317,6 +326,7 @@ async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, Str
     seen.scopes.push(query.get("scope").cloned().unwrap_or_default());
     let issuer = match behaviour.issuer {
         Issuer::Right => format!("&iss={}", fake.origin),
+        Issuer::OfTenant => format!("&iss={}/tenant", fake.origin),
         Issuer::Absent => String::new(),
         Issuer::Wrong => "&iss=https://evil.example".to_owned(),
     };
@@ -325,7 +335,7 @@ async fn authorize(State(fake): Shared, Query(query): Query<BTreeMap<String, Str
     Redirect::to(&back).into_response()
 }
 
-/// Every request names the resource, except where no metadata is read.
+/// Every request names the resource, except for an API of which no metadata is read.
 fn assert_resource(fake: &Fake, named: Option<&String>) {
     match fake.behaviour().described {
         Described::Configured => assert_eq!(named, None),

@@ -5,13 +5,14 @@
 
 mod bindings;
 mod fake;
+mod redirects;
 
 use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use serde_json::{Map, Value};
 use toolgate_mcp::client::auth::{
-    AuthError, AuthSettings, AuthorizationResponse, Authorizer, ClientRegistration, Grant, LoginStatus,
+    AuthError, AuthSettings, AuthorizationResponse, Authorizer, Challenge, ClientRegistration, Grant, LoginStatus,
     MemoryTokenStore, PendingLogin, RedirectListener, RegisteredClient, SecretText, TokenStore,
 };
 use toolgate_mcp::client::{HttpLink, Inbox, Link, LinkError, McpSession, ToolCallOptions, ToolName, Transport};
@@ -286,6 +287,29 @@ async fn hostile_documents_are_refused_before_anything_is_sent() {
         let seen = fake.seen.lock().unwrap();
         assert!(seen.clients.is_empty() && seen.token_requests.is_empty(), "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_public_server_names_no_metadata_at_an_inner_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let local = format!("https://{}/x", listener.local_addr().unwrap());
+    let store = Arc::new(MemoryTokenStore::default());
+    let authorizer = Authorizer::new("https://1.1.1.1/mcp", settings(), store).unwrap();
+    for metadata in ["https://10.0.0.1/x", &local, "https://[fd00::1]/x", "https://169.254.169.254/x"] {
+        let challenge = Challenge::parse(&format!(r#"Bearer resource_metadata="{metadata}""#));
+        // Both by the refused request and by the login that follows.
+        let refusals = [
+            authorizer.after_refusal(None, &challenge).await.map(drop),
+            authorizer.begin_login(REDIRECT, &[]).await.map(drop),
+        ];
+        for refused in refusals {
+            let Err(AuthError::Url { what, reason }) = refused else { panic!("{metadata}: {refused:?}") };
+            assert_eq!(what, "the metadata of the server");
+            assert!(reason.starts_with("it leads to an inner address"), "{metadata}: {reason}");
+        }
+    }
+    assert!(listener.accept().is_err(), "nothing was sent");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use toolgate_mcp::client::{
 use toolgate_mcp::protocol::Era;
 use toolgate_mcp::result::{ToolResult, Wrapping};
 use toolgate_mcp::server::{
-    ChangeNotice, HttpOptions, Identity, RequestScope, Service, ServiceFuture, ToolCall, ready, router,
+    ChangeNotice, HttpOptions, Identity, RequestScope, Service, ServiceAnswer, ServiceFuture, ToolCall, ready, router,
 };
 use toolgate_wire::ByteBudget;
 
@@ -178,9 +178,9 @@ impl Service for Length {
         Vec::new()
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         let length = call.arguments.get("text").and_then(Value::as_str).map_or(0, str::len);
-        ready(Ok(json!({ "content": [], "structuredContent": { "length": length } })))
+        ready(Ok(json!({ "content": [], "structuredContent": { "length": length } }).into()))
     }
 
     fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
@@ -206,6 +206,13 @@ fn post(body: String) -> (usize, String) {
 
 fn exchange(address: std::net::SocketAddr, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
+    write_request(&mut stream, body);
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+fn write_request(stream: &mut TcpStream, body: &str) {
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
          MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: t\r\nConnection: close\r\n\
@@ -214,9 +221,6 @@ fn exchange(address: std::net::SocketAddr, body: &str) -> String {
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    response
 }
 
 fn request(arguments: &str) -> String {
@@ -247,4 +251,63 @@ fn a_body_of_many_values_is_refused_before_they_take_memory() {
     assert!(response.contains(r#""id":1"#), "{response}");
     println!("a body of {length} bytes with many values: {:.2} x", peak as f64 / length as f64);
     assert!(peak <= 3 * length, "{peak} bytes for {length}");
+}
+
+/// A server whose calls are answered with a text of this length, counted in a budget of its own.
+struct Large(Length, usize, ByteBudget);
+
+impl Service for Large {
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    fn tools(&self, scope: &RequestScope) -> Vec<Value> {
+        self.0.tools(scope)
+    }
+
+    fn call(&self, _: ToolCall) -> ServiceFuture<ServiceAnswer> {
+        ready(Ok(json!({ "content": [{ "type": "text", "text": "x".repeat(self.1) }] }).into()))
+    }
+
+    fn reply_budget(&self, _: &RequestScope, _: u64) -> ByteBudget {
+        self.2.clone()
+    }
+
+    fn changes(&self) -> broadcast::Receiver<ChangeNotice> {
+        self.0.changes()
+    }
+}
+
+#[test]
+fn replies_count_until_their_clients_have_read_them() {
+    // More than the buffers of a connection take.
+    let (length, clients) = (16 << 20, 4);
+    block_on(async {
+        let budget = ByteBudget::new("this caller", 2 * length + 10_000);
+        let service = Arc::new(Large(Length(broadcast::channel(1).0), length, budget.clone()));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move { axum::serve(listener, router(service, HttpOptions::default())).await });
+        let reading: Vec<_> = (0..clients)
+            .map(|_| {
+                let (body, budget) = (request("{}"), budget.clone());
+                tokio::task::spawn_blocking(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    write_request(&mut stream, &body);
+                    // Its own reply, or one before it, waits for a reader.
+                    while budget.used() < length {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    let mut response = Vec::new();
+                    stream.read_to_end(&mut response).unwrap();
+                    response.len()
+                })
+            })
+            .collect();
+        for client in reading {
+            assert!(client.await.unwrap() > length);
+        }
+        assert_eq!(budget.used(), 0);
+        serving.abort();
+    });
 }

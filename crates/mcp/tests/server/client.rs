@@ -39,7 +39,9 @@ async fn pair(service: Arc<dyn Service>, era: Era) -> Pair {
 
 async fn call(backend: &Backend, tool: &str, arguments: Value, options: CallOptions) -> Result<Value, CallError> {
     let arguments = arguments.as_object().cloned().unwrap();
-    soon(backend.call(tool, arguments, options)).await.and_then(|reply| reply.into_value())
+    soon(backend.call(tool, arguments, options))
+        .await
+        .map(|reply| serde_json::from_str(reply.into_text().as_str()).unwrap())
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use toolgate_mcp::Progress;
 use toolgate_mcp::server::{
-    Change, ChangeNotice, Fault, Identity, RequestScope, ResourceCall, Service, ServiceFuture, ToolCall, ToolMode,
-    Watch, ready,
+    Change, ChangeNotice, Fault, Identity, RequestScope, ResourceCall, Service, ServiceAnswer, ServiceFuture, ToolCall,
+    ToolMode, Watch, ready,
 };
 
 /// A result that a decoder that guesses would spoil.
@@ -99,15 +99,15 @@ impl Service for Sample {
         (name == "odd" || index.is_some_and(|index| (1..self.tool_count).contains(&index))).then(|| tool(name))
     }
 
-    fn call(&self, call: ToolCall) -> ServiceFuture<Value> {
+    fn call(&self, call: ToolCall) -> ServiceFuture<ServiceAnswer> {
         let hung = self.hung.clone();
         match call.name.as_str() {
-            "odd" => Box::pin(async { Ok(odd_result()) }),
-            "arguments" => Box::pin(async move { Ok(Value::Object(call.arguments)) }),
+            "odd" => Box::pin(async { Ok(odd_result().into()) }),
+            "arguments" => Box::pin(async move { Ok(Value::Object(call.arguments).into()) }),
             "foreign" => Box::pin(async {
                 let mut result = odd_result();
                 result["resultType"] = json!("input_required");
-                Ok(result)
+                Ok(result.into())
             }),
             "hang" => Box::pin(async move {
                 hung.send_modify(|hung| hung.started += 1);
@@ -120,14 +120,16 @@ impl Service for Sample {
                     let news = Progress { progress, total: Some(5.0), message: Some(format!("at {progress}")) };
                     call.progress.as_ref().map(|sink| sink.try_send(news));
                 }
-                Ok(json!({ "content": [] }))
+                Ok(json!({ "content": [] }).into())
             }),
             "panic" => Box::pin(async { panic!("a bug in a service") }),
-            "asks" => Box::pin(async move { Ok(asks(&call)) }),
+            "asks" => Box::pin(async move { Ok(asks(&call).into()) }),
             "rejected" => Box::pin(async {
                 Err(Fault::Rejected { code: -32077, message: "theirs".to_owned(), data: Some(json!({ "a": 1 })) })
             }),
-            "large" => Box::pin(async { Ok(json!({ "content": [{ "type": "text", "text": "x".repeat(10_000) }] })) }),
+            "large" => {
+                Box::pin(async { Ok(json!({ "content": [{ "type": "text", "text": "x".repeat(10_000) }] }).into()) })
+            }
             name => Box::pin(std::future::ready(Err(Fault::NotFound(format!("there is no tool {name}"))))),
         }
     }
@@ -136,11 +138,11 @@ impl Service for Sample {
         Box::pin(std::future::ready(Ok(vec![json!({ "uri": "sample://a", "name": "a" })])))
     }
 
-    fn read(&self, call: ResourceCall) -> ServiceFuture<Vec<Value>> {
+    fn read(&self, call: ResourceCall) -> ServiceFuture<ServiceAnswer> {
         Box::pin(async move {
             match call.uri.as_str() {
-                "sample://a" => Ok(vec![json!({ "uri": call.uri, "text": "A" })]),
-                "sample://caller" => Ok(vec![json!({ "uri": call.uri, "text": call.caller.to_string() })]),
+                "sample://a" => Ok(json!([{ "uri": call.uri, "text": "A" }]).into()),
+                "sample://caller" => Ok(json!([{ "uri": call.uri, "text": call.caller.to_string() }]).into()),
                 _ => Err(Fault::NotFound("nothing there".to_owned())),
             }
         })

@@ -24,6 +24,8 @@ fn the_method_decides_about_the_hints() {
     assert_eq!(hint("deleteItem", "destructiveHint"), json!(true));
     assert_eq!(hint("addNote", "readOnlyHint"), json!(false));
     assert_eq!(hint("addNote", "destructiveHint"), Value::Null);
+    let text = r#"{"openapi": "3.1.0", "paths": {"/x": {"head": {"operationId": "probe", "responses": {}}}}}"#;
+    assert_eq!(tool(&load(text), "probe")["annotations"]["readOnlyHint"], json!(true));
 }
 
 fn schema_of(property: &str, version: &str) -> Value {

@@ -8,7 +8,7 @@ use super::described;
 use super::identity::{glimpse, identity};
 use super::page::{Page, clipped, join, step};
 use super::uniform::Records;
-use toolgate_json::{Entry, Shape, Value, minified, minified_head};
+use toolgate_json::{JsonEntry, Shape, Value, minified, minified_head};
 
 /// Maximum depth of the map; deeper containers are printed as their first bytes. The time of an outline is depth times
 /// size.
@@ -116,7 +116,7 @@ fn sized(path: &str, value: Value<'_>, count: usize) -> String {
 }
 
 /// The entries that fit, and the names of the others.
-fn entries<'a>(page: &mut Page, path: &str, all: impl Iterator<Item = Entry<'a>>, budget: usize, depth: usize) {
+fn entries<'a>(page: &mut Page, path: &str, all: impl Iterator<Item = JsonEntry<'a>>, budget: usize, depth: usize) {
     let mut shown = Vec::new();
     let mut rest = all.enumerate().peekable();
     let mut least = 0;
@@ -141,7 +141,7 @@ fn entries<'a>(page: &mut Page, path: &str, all: impl Iterator<Item = Entry<'a>>
     }
 }
 
-fn child(path: &str, index: usize, entry: &Entry<'_>) -> String {
+fn child(path: &str, index: usize, entry: &JsonEntry<'_>) -> String {
     match entry.key {
         Some(key) => join(path, &step(key)),
         None => join(path, &format!("[{index}]")),
@@ -149,7 +149,7 @@ fn child(path: &str, index: usize, entry: &Entry<'_>) -> String {
 }
 
 /// `… 12 more (3.4KB): names` for the entries without a line.
-fn unshown<'a>(entries: impl Iterator<Item = Entry<'a>>, budget: usize) -> Option<String> {
+fn unshown<'a>(entries: impl Iterator<Item = JsonEntry<'a>>, budget: usize) -> Option<String> {
     let (mut count, mut bytes) = (0usize, 0);
     let mut names = String::new();
     let mut all_named = true;
@@ -200,7 +200,7 @@ fn ranges(page: &mut Page, path: &str, (array, count): (Value<'_>, usize), budge
 }
 
 /// One range: its size, and the short forms of its items as far as they fit.
-fn range<'a>(label: &str, items: impl Iterator<Item = Entry<'a>>, budget: usize) -> String {
+fn range<'a>(label: &str, items: impl Iterator<Item = JsonEntry<'a>>, budget: usize) -> String {
     let mut bytes = 0;
     let mut glimpses = String::new();
     let mut fits = true;

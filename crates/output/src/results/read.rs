@@ -11,6 +11,7 @@ use super::search;
 use super::{BadId, Kind, ResultId, Whole};
 use crate::{Body, BodyForm, Cut, fit};
 use toolgate_json::{LineWindow, Shape, Value, pretty, unquote};
+use toolgate_wire::foreign_text::head_bytes;
 
 /// The part to read. Path, lines and search are applied in this order, each to the result of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +166,7 @@ fn lines(body: &Body<'_>, range: LineRange, room: usize) -> Result<String, ReadE
         let room = room.saturating_sub(text.len());
         text.push_str(if place > 0 && room > 0 { "\n" } else { "" });
         let room = room.saturating_sub(usize::from(place > 0));
-        text.push_str(line.get(..line.floor_char_boundary(room)).unwrap_or_default());
+        text.push_str(head_bytes(line, room));
         if room < line.len() {
             break;
         }

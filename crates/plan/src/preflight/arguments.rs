@@ -5,7 +5,7 @@ use crate::{
     erase::shorten,
     literal::{Arguments, argument_start, arguments},
     reach::Reached,
-    tools::{ArgumentProblem, Foreseen},
+    tools::{ArgumentFault, Foreseen},
 };
 use oxc::ast::ast::CallExpression;
 
@@ -55,9 +55,9 @@ impl<'a> Inspector<'_, 'a> {
     fn check_partial(&mut self, known: &Arguments, (backend, tool): (&str, &str), written: &str, at: u32) {
         let Arguments::Partial { literals, dynamic, open } = known else { return };
         let has = |name: &String| literals.contains_key(name) || dynamic.contains(name);
-        let mut problems: Vec<ArgumentProblem> = Vec::new();
+        let mut problems: Vec<ArgumentFault> = Vec::new();
         let mut problem = |path: &str, message: &str| {
-            problems.push(ArgumentProblem { path: path.to_owned(), message: message.to_owned() });
+            problems.push(ArgumentFault { path: path.to_owned(), message: message.to_owned() });
         };
         if let Some(parameters) = self.tools.parameters(backend, tool) {
             for name in parameters.required.iter().filter(|name| !open && !has(name)) {
@@ -78,7 +78,7 @@ impl<'a> Inspector<'_, 'a> {
     }
 }
 
-pub(super) fn tell(written: &str, problem: &ArgumentProblem) -> String {
+pub(super) fn tell(written: &str, problem: &ArgumentFault) -> String {
     if problem.path.is_empty() {
         format!("{written}: {}", problem.message)
     } else {

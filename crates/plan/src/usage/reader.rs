@@ -3,8 +3,14 @@
 //! What it notes is read by [`ProgramUsage`]; what it cannot follow makes the program untrusted.
 
 use super::guards::{Guards, NamedCall};
-use super::syntax::{is_empty, is_function, is_method, is_nullish, parameters_of, written_keys};
-use super::{GlobalCall, ProgramUsage, PropertyAccess};
+use super::properties::{PropertyValues, private_name};
+use super::sources::{Source, Sources, StoreKind};
+use super::syntax::{
+    called_member, function_parameters, is_empty, is_function, is_in_json, is_nullish, is_of_tested, is_storing,
+    parameters_of, written_keys,
+};
+use super::text::{Cast, checked_text};
+use super::{GlobalCall, LiteralKey, ProgramUsage, PropertyAccess};
 use crate::parse::Parsed;
 use oxc::{
     ast::ast::*,
@@ -23,6 +29,10 @@ pub(super) fn read(parsed: &Parsed<'_>) -> ProgramUsage {
         initialisers: HashMap::new(),
         bound: HashSet::new(),
         guards: Guards::default(),
+        sources: Sources::default(),
+        properties: PropertyValues::default(),
+        called: HashSet::new(),
+        statements: HashSet::new(),
         casts: Vec::new(),
     };
     reader.visit_program(parsed.program);
@@ -45,60 +55,57 @@ struct Reader<'p, 'a> {
     usage: ProgramUsage,
     /// Variables with an assignment that may change their type.
     assigned: HashSet<SymbolId>,
-    /// Variables that are declared by their name alone.
-    initialisers: HashMap<SymbolId, Initialiser>,
+    /// Variables that are declared by their name alone, with what each declaration says.
+    initialisers: HashMap<SymbolId, Vec<Initialiser>>,
     /// Variables that a loop, a pattern or a function given to a call declares.
     bound: HashSet<SymbolId>,
     guards: Guards,
-    casts: Vec<Span>,
+    sources: Sources,
+    properties: PropertyValues,
+    /// Where the names of methods are that are called.
+    called: HashSet<u32>,
+    /// Where statements begin that are expressions.
+    statements: HashSet<u32>,
+    casts: Vec<Cast>,
 }
 
 impl<'a> Reader<'_, 'a> {
     fn finish(mut self) -> ProgramUsage {
-        for symbol in &self.assigned {
-            match self.initialisers.get(symbol) {
-                Some(Initialiser::None) => {}
-                // `let x = []` and then `x = other`: an array that is assigned keeps no element type.
-                Some(Initialiser::Empty) => self.usage.is_trusted = false,
-                Some(Initialiser::Value(span)) => self.casts.push(*span),
-                None => self.usage.is_trusted = false,
-            }
+        self.cast_variables();
+        match self.sources.literals_stored_in(&self.parsed.scoping) {
+            Some(literals) => self.casts.extend(literals.into_iter().map(Cast::around)),
+            None => self.usage.is_trusted = false,
         }
-        self.casts.sort_by_key(|span| span.start);
-        self.casts.dedup();
-        self.write_text();
+        match self.properties.changed() {
+            Some(values) => self.casts.extend(values.into_iter().map(|(span, name)| Cast { span, name })),
+            None => self.usage.is_trusted = false,
+        }
+        (self.usage.text, self.usage.insertions) = checked_text(self.parsed, self.casts);
         self.usage.guarded = self.guards.guarded();
         self.usage
     }
 
-    /// The text without comments, and with casts around the values of variables that change.
-    fn write_text(&mut self) {
-        const BEFORE: &str = "/** @type {any} */(";
-        let code = self.parsed.code;
-        let mut blank = code.to_owned().into_bytes();
-        for comment in &self.parsed.program.comments {
-            for at in comment.span.start as usize..comment.span.end as usize {
-                if let Some(byte) = blank.get_mut(at).filter(|byte| !matches!(**byte, b'\n' | b'\r')) {
-                    *byte = b' ';
+    /// Gives variables that change the type `any`. A variable with several declarations changes with each.
+    fn cast_variables(&mut self) {
+        let scoping = &self.parsed.scoping;
+        let is_redeclared = |symbol: &SymbolId| !scoping.symbol_redeclarations(*symbol).is_empty();
+        self.assigned.extend(scoping.symbol_ids().filter(is_redeclared));
+        for symbol in &self.assigned {
+            let is_function = scoping.symbol_flags(*symbol).is_function() && is_redeclared(symbol);
+            let initialisers = self.initialisers.get(symbol).filter(|_| !self.bound.contains(symbol) && !is_function);
+            let Some(initialisers) = initialisers else {
+                self.usage.is_trusted = false;
+                continue;
+            };
+            for initialiser in initialisers {
+                match initialiser {
+                    Initialiser::None => {}
+                    // `let x = []` and then `x = other`: an array that is assigned keeps no element type.
+                    Initialiser::Empty => self.usage.is_trusted = false,
+                    Initialiser::Value(span) => self.casts.push(Cast::around(*span)),
                 }
             }
         }
-        // A comment with characters of several bytes has become more characters, which shifts columns only inside it and
-        // after it on its line; offsets in bytes are what is mapped.
-        let blank = String::from_utf8(blank).unwrap_or_default();
-        let mut inserts: Vec<(u32, &str)> = Vec::new();
-        for span in &self.casts {
-            inserts.extend([(span.start, BEFORE), (span.end, ")")]);
-        }
-        inserts.sort_by_key(|(at, _)| *at);
-        let mut done = 0;
-        for (at, text) in inserts {
-            self.usage.text.push_str(blank.get(done..at as usize).unwrap_or_default());
-            self.usage.text.push_str(text);
-            self.usage.insertions.push((at, text.len() as u32));
-            done = at as usize;
-        }
-        self.usage.text.push_str(blank.get(done..).unwrap_or_default());
     }
 
     fn symbol_of(&self, id: &IdentifierReference<'a>) -> Option<SymbolId> {
@@ -159,97 +166,64 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// A value is stored in what an expression means.
-    fn stored_in(&mut self, object: &Expression<'a>) {
-        if !self.takes_anything(object.get_inner_expression()) {
-            self.usage.is_trusted = false;
-        }
+    fn source_of(&self, expression: &Expression<'a>) -> Source {
+        Source::of(expression, &self.parsed.scoping)
     }
 
-    /// Whether an expression is, or is a part of, what the program made without a type: `[]`, `{}`, `new Map()`, or a
-    /// parameter such as the accumulator of a `reduce`.
-    fn takes_anything(&self, expression: &Expression<'a>) -> bool {
-        match expression.get_inner_expression() {
-            Expression::Identifier(id) => match self.symbol_of(id) {
-                Some(symbol) => match self.initialisers.get(&symbol) {
-                    Some(initialiser) => *initialiser == Initialiser::Empty,
-                    None => !self.bound.contains(&symbol),
-                },
-                None => false,
-            },
-            Expression::ComputedMemberExpression(it) => self.is_made_here(&it.object),
-            Expression::StaticMemberExpression(it) => self.is_made_here(&it.object),
-            Expression::CallExpression(it) => match it.callee.get_inner_expression() {
-                Expression::StaticMemberExpression(it) if it.property.name == "get" => self.is_made_here(&it.object),
-                _ => false,
-            },
-            Expression::AssignmentExpression(it) => match it.left.as_simple_assignment_target() {
-                Some(SimpleAssignmentTarget::ComputedMemberExpression(left)) => {
-                    self.takes_anything(&left.object) && is_empty(&it.right)
-                }
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-
-    /// Whether an expression is a variable that starts empty, or a part of one.
-    fn is_made_here(&self, expression: &Expression<'a>) -> bool {
-        match expression.get_inner_expression() {
-            Expression::Identifier(id) => {
-                let initialiser = self.symbol_of(id).and_then(|symbol| self.initialisers.get(&symbol));
-                initialiser == Some(&Initialiser::Empty)
-            }
-            other => self.takes_anything(other),
-        }
-    }
-
-    fn assign_to(&mut self, target: &SimpleAssignmentTarget<'a>, changes_type: bool) {
+    /// Something is assigned. An operator such as `+=` has no value here: it keeps numbers numbers and texts texts.
+    fn assign_to(&mut self, target: &SimpleAssignmentTarget<'a>, value: Option<&Expression<'a>>) {
         match target {
-            SimpleAssignmentTarget::AssignmentTargetIdentifier(id) => match self.symbol_of(id) {
-                Some(symbol) if changes_type => {
+            SimpleAssignmentTarget::AssignmentTargetIdentifier(id) => match (self.symbol_of(id), value) {
+                (Some(symbol), Some(value)) => {
                     self.assigned.insert(symbol);
+                    self.sources.add(symbol, self.source_of(value));
                 }
-                Some(_) => {}
+                (Some(_), None) => {}
                 // A global, which may be a backend.
-                None => self.usage.is_trusted = false,
+                (None, _) => self.usage.is_trusted = false,
             },
             SimpleAssignmentTarget::StaticMemberExpression(it) => {
                 self.note(it.property.span.start, &it.property.name, PropertyAccess::Written);
+                self.assign_property(it.property.name.to_string(), value);
             }
-            SimpleAssignmentTarget::ComputedMemberExpression(it) => match &it.expression {
-                Expression::StringLiteral(name) => {
-                    self.usage.written.insert(name.value.to_string());
+            SimpleAssignmentTarget::ComputedMemberExpression(it) => match it.static_property_name() {
+                Some(name) => {
+                    self.usage.written.insert(name.to_string());
+                    self.assign_property(name.to_string(), value);
                 }
-                _ => self.stored_by_key(&it.object),
+                // `object[key] = value` gives an object properties that are not known.
+                None => {
+                    let value = value.map(|value| self.source_of(value));
+                    self.sources.store(StoreKind::Key, self.source_of(&it.object), value);
+                }
             },
+            SimpleAssignmentTarget::PrivateFieldExpression(it) => {
+                self.assign_property(private_name(&it.field), value);
+            }
             _ => {}
         }
     }
 
-    /// `object[key] = value` gives an object properties that are not known. An accumulator that is a parameter has no
-    /// declared type.
-    fn stored_by_key(&mut self, object: &Expression<'a>) {
-        match object.get_inner_expression() {
-            Expression::Identifier(id) => {
-                let Some(symbol) = self.symbol_of(id) else { return self.usage.is_trusted = false };
-                let is_value = matches!(self.initialisers.get(&symbol), Some(Initialiser::Value(_)));
-                if is_value || self.bound.contains(&symbol) {
-                    self.usage.is_trusted = false;
-                }
-            }
-            Expression::ComputedMemberExpression(it) => self.stored_by_key(&it.object),
-            _ => self.usage.is_trusted = false,
+    fn assign_property(&mut self, name: String, value: Option<&Expression<'a>>) {
+        if let Some(value) = value {
+            self.sources.assign_property(&name, self.source_of(value));
+            self.properties.assign(name, value);
         }
     }
 
     fn check_call(&mut self, it: &CallExpression<'a>) {
-        if let Expression::StaticMemberExpression(member) = it.callee.get_inner_expression() {
+        if let Some((object, method)) = called_member(it) {
             let is_literal = |argument: Option<&Argument<'a>>| {
                 matches!(argument, Some(Argument::ObjectExpression(_) | Argument::ArrayExpression(_)))
             };
-            match member.property.name.as_str() {
-                "push" | "unshift" | "splice" | "fill" | "set" => self.stored_in(&member.object),
+            match method {
+                // A tool may have such a name.
+                _ if is_storing(method) && !self.is_on_global(object) => {
+                    let scoping = &self.parsed.scoping;
+                    let values: Vec<Source> =
+                        it.arguments.iter().map(|one| Source::of_argument(one, scoping)).collect();
+                    self.sources.store(StoreKind::Method, Source::of(object, scoping), values);
+                }
                 "assign" if !is_literal(it.arguments.first()) => self.usage.is_trusted = false,
                 "defineProperty" | "defineProperties" | "setPrototypeOf" => self.usage.is_trusted = false,
                 "catch" | "allSettled" => self.usage.handles_rejections = true,
@@ -257,6 +231,8 @@ impl<'a> Reader<'_, 'a> {
                 "isArray" | "hasOwn" => {
                     it.arguments.iter().filter_map(|one| one.as_expression()).for_each(|one| self.probe(one))
                 }
+                // Without a start, the accumulator is first an item and then what the function returns.
+                "reduce" | "reduceRight" if it.arguments.len() == 1 => self.cast_call(it),
                 _ => {}
             }
         }
@@ -275,6 +251,16 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
+    /// Gives the value of a call the type `any`.
+    fn cast_call(&mut self, it: &CallExpression<'a>) {
+        // A bracket at the beginning of a statement may continue the one before.
+        if self.statements.contains(&it.span.start) {
+            self.usage.is_trusted = false;
+        } else {
+            self.casts.push(Cast::around(it.span));
+        }
+    }
+
     /// `backend.tool` and `tools.backend.tool`, or a function that the program does not declare.
     fn is_on_global(&self, callee: &Expression<'a>) -> bool {
         match callee.get_inner_expression() {
@@ -290,11 +276,17 @@ impl<'a> Reader<'_, 'a> {
             BindingPattern::BindingIdentifier(id) => {
                 let initialiser = match &it.init {
                     None => Initialiser::None,
-                    Some(init) if is_empty(init) => Initialiser::Empty,
+                    Some(init) if is_empty(init, &self.parsed.scoping) => Initialiser::Empty,
                     Some(init) => Initialiser::Value(init.span()),
                 };
                 if let Some(symbol) = id.symbol_id.get().filter(|symbol| !self.bound.contains(symbol)) {
-                    self.initialisers.insert(symbol, initialiser);
+                    self.initialisers.entry(symbol).or_default().push(initialiser);
+                    if let Some(init) = &it.init {
+                        self.sources.add(symbol, self.source_of(init));
+                        if let Some(parameters) = function_parameters(init) {
+                            self.sources.declare_function(symbol, parameters, &self.parsed.scoping);
+                        }
+                    }
                 }
             }
             pattern => self.bind(pattern),
@@ -305,30 +297,48 @@ impl<'a> Reader<'_, 'a> {
         for id in pattern.get_binding_identifiers() {
             if let Some(symbol) = id.symbol_id.get() {
                 self.bound.insert(symbol);
+                self.sources.add(symbol, Source::Elsewhere);
             }
         }
     }
 
-    /// Notes the parameters of functions that are written as arguments: what calls them gives them values of its own. The
-    /// accumulator of a `reduce` that starts with what the program made is none of them.
+    /// Notes what the functions of a call get: one that is called by its name or where it is written gets the arguments; to
+    /// one that is an argument, what calls it gives values of its own, except the start of a `reduce`.
     fn bind_callbacks(&mut self, it: &CallExpression<'a>) {
-        let reduces =
-            is_method(it, &["reduce", "reduceRight"]) && it.arguments.get(1).is_some_and(|start| self.is_new(start));
+        let scoping = &self.parsed.scoping;
+        let start = || it.arguments.get(1).map(|start| Source::of_argument(start, scoping));
+        let start =
+            called_member(it).filter(|(_, name)| matches!(*name, "reduce" | "reduceRight")).and_then(|_| start());
         for parameters in it.arguments.iter().filter_map(parameters_of) {
-            let items = parameters.items.iter().skip(usize::from(reduces));
+            let items = parameters.items.iter().skip(usize::from(start.is_some()));
             items.for_each(|one| self.bind(&one.pattern));
         }
-    }
-
-    /// Whether an argument is no value that the program got from elsewhere.
-    fn is_new(&self, argument: &Argument<'a>) -> bool {
-        match argument.as_expression().map(Expression::get_inner_expression) {
-            Some(
-                it @ (Expression::Identifier(_)
-                | Expression::StaticMemberExpression(_)
-                | Expression::ComputedMemberExpression(_)),
-            ) => self.takes_anything(it),
-            other => other.is_some(),
+        match it.callee.get_inner_expression() {
+            Expression::Identifier(id) => {
+                if let Some(function) = self.symbol_of(id) {
+                    self.sources.call_named(function, &it.arguments, scoping);
+                }
+            }
+            callee => {
+                if let Some(parameters) = function_parameters(callee) {
+                    let arguments = it.arguments.iter().map(|one| Source::of_argument(one, scoping)).collect();
+                    self.sources.call_inline(parameters, arguments);
+                }
+            }
+        }
+        let Some(start) = start else { return };
+        match it.arguments.first() {
+            Some(Argument::Identifier(id)) => {
+                if let Some(function) = self.symbol_of(id) {
+                    self.sources.reduce_named(function, start);
+                }
+            }
+            Some(first) => {
+                if let Some(parameters) = parameters_of(first) {
+                    self.sources.call_inline(parameters, vec![start]);
+                }
+            }
+            None => {}
         }
     }
 
@@ -372,6 +382,10 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         if matches!(it.property.name.as_str(), "prototype" | "__proto__" | "constructor") {
             self.usage.is_trusted = false;
         }
+        // `rows.push.apply(rows, x)`, `rows.push.bind(rows)`: what is stored is not seen.
+        if is_storing(&it.property.name) && !self.called.contains(&it.property.span.start) {
+            self.usage.is_trusted = false;
+        }
         walk::walk_static_member_expression(self, it);
     }
 
@@ -404,7 +418,7 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
 
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
         self.mention(&it.name);
-        if matches!(it.name.as_str(), "eval" | "Function" | "Reflect") && self.symbol_of(it).is_none() {
+        if matches!(it.name.as_str(), "eval" | "Function" | "Reflect" | "arguments") && self.symbol_of(it).is_none() {
             self.usage.is_trusted = false;
         }
     }
@@ -413,14 +427,14 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         // `+=` and the like keep numbers numbers and texts texts.
         let changes_type = it.operator == AssignmentOperator::Assign || it.operator.is_logical();
         match it.left.as_simple_assignment_target() {
-            Some(target) => self.assign_to(target, changes_type),
+            Some(target) => self.assign_to(target, changes_type.then_some(&it.right)),
             None => self.usage.is_trusted = false,
         }
         walk::walk_assignment_expression(self, it);
     }
 
     fn visit_update_expression(&mut self, it: &UpdateExpression<'a>) {
-        self.assign_to(&it.argument, false);
+        self.assign_to(&it.argument, None);
         walk::walk_update_expression(self, it);
     }
 
@@ -443,7 +457,10 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
 
     fn visit_conditional_expression(&mut self, it: &ConditionalExpression<'a>) {
         self.probe(&it.test);
-        self.probe(&it.consequent);
+        // `row ? row.a : 1` asks for the row, and not for its property.
+        if !is_of_tested(&it.test, &it.consequent) {
+            self.probe(&it.consequent);
+        }
         self.probe(&it.alternate);
         walk::walk_conditional_expression(self, it);
     }
@@ -487,7 +504,15 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         walk::walk_for_in_statement(self, it);
     }
 
+    fn visit_expression_statement(&mut self, it: &ExpressionStatement<'a>) {
+        self.statements.insert(it.span.start);
+        walk::walk_expression_statement(self, it);
+    }
+
     fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
+        if let Expression::StaticMemberExpression(member) = it.callee.get_inner_expression() {
+            self.called.insert(member.property.span.start);
+        }
         if it.optional {
             self.probe(&it.callee);
         } else {
@@ -502,6 +527,9 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {
         if let Some(id) = &it.id {
             self.name_function(&id.name, it.span);
+            if let Some(function) = id.symbol_id.get().filter(|_| it.is_declaration()) {
+                self.sources.declare_function(function, &it.params, &self.parsed.scoping);
+            }
         }
         walk::walk_function(self, it, flags);
     }
@@ -510,6 +538,7 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         if let Some(name) = it.key.static_name() {
             self.name_function(&name, it.span);
         }
+        self.properties.add_method(it);
         walk::walk_method_definition(self, it);
     }
 
@@ -517,7 +546,13 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
         if let Some(name) = it.key.static_name().filter(|_| is_function(&it.value)) {
             self.name_function(&name, it.span);
         }
+        self.properties.add_property(it);
         walk::walk_object_property(self, it);
+    }
+
+    fn visit_property_definition(&mut self, it: &PropertyDefinition<'a>) {
+        self.properties.add_field(it);
+        walk::walk_property_definition(self, it);
     }
 
     fn visit_new_expression(&mut self, it: &NewExpression<'a>) {
@@ -546,6 +581,12 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
     }
 
     fn visit_object_expression(&mut self, it: &ObjectExpression<'a>) {
+        for one in &it.properties {
+            if let ObjectPropertyKind::ObjectProperty(one) = one {
+                let key = LiteralKey { literal: it.span.start, is_in_json: is_in_json(&one.value) };
+                self.usage.literal_keys.insert(one.key.span().start, key);
+            }
+        }
         if let Some(keys) = written_keys(it) {
             self.usage.literals.insert(it.span.start, keys);
             // A missing property of a property's value is reported at its key.
@@ -563,6 +604,10 @@ impl<'a> Visit<'a> for Reader<'_, 'a> {
 
     fn visit_binding_property(&mut self, it: &BindingProperty<'a>) {
         if let PropertyKey::StaticIdentifier(key) = &it.key {
+            // `const { push } = rows`.
+            if is_storing(&key.name) {
+                self.usage.is_trusted = false;
+            }
             let has_default = matches!(&it.value, BindingPattern::AssignmentPattern(_));
             self.note(
                 key.span.start,

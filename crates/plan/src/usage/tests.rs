@@ -16,6 +16,7 @@ fn a_property_is_read_probed_or_written() {
     assert_eq!(access("return [r.a.b];", "b"), PropertyAccess::Read);
     assert_eq!(access("return r.a === 'x' && 1;", "a"), PropertyAccess::Read);
     assert_eq!(access("const { a } = r;", "a"), PropertyAccess::Read);
+    assert_eq!(access("return r ? r.a : 1;", "a"), PropertyAccess::Read);
     for probed in [
         "if (r.a) {}",
         "return r.a ?? 1;",
@@ -55,11 +56,22 @@ fn programs_that_change_types_are_not_trusted() {
         "const by = {}; r.forEach((i) => { by[i.a] = i.b; }); return by;",
         "var E; (function (E) { E[E['A'] = 0] = 'A'; })(E || (E = {})); return r.a;",
         "function walk(node, out) { out.push(node.a); return out; } return walk(r, []);",
+        "function walk(node, out = []) { out.push(node.a); node.kids.map((kid) => walk(kid, out)); return out; } walk(r);",
+        "const add = (all, i) => { all[i.a] = i; return all; }; return r.reduce(add, {});",
+        "((all) => { all[k] = 1; })(E ||= {}); var E;",
+        "const by = {}; for (const i of r) { by[i.a] = by[i.a] || { rows: [], n: 0 }; by[i.a].rows.push(i); }",
+        "const by = { a: [], b: [] }; for (const i of r) by[i.a].push(i);",
+        "const jobs = { a: f() }; for (const k in jobs) jobs[k] = await jobs[k];",
+        "const rows = [await f()]; rows.push(x); rows[0] = y;",
+        "store.set({ key: 1 }); tools.store.push({});",
+        "var a = 1; var a = 'x';",
+        "const s = { cur }; s.cur = 1;",
+        "const n = r.reduce((a, b) => a + b); return n;",
     ] {
         assert!(usage(trusted).is_trusted, "{trusted}");
     }
     for doubtful in [
-        "r.items.push(x);",
+        "const r = await f(); r.items.push(x);",
         "const rows = await f(); rows.push(x);",
         "Object.assign(r, x);",
         "String.prototype.a = 1;",
@@ -77,6 +89,34 @@ fn programs_that_change_types_are_not_trusted() {
         "const first = await f(); rows.reduce((a, b) => { a[key] = b; return a; }, first);",
         "[a, b] = r;",
         "return eval('1');",
+        "function f(list) { arguments[0].push(1); } f(r);",
+        "const groups = {}; groups.open = await f(); for (const k of Object.keys(groups)) groups[k].push(1);",
+        "function add(a, list) { list.push(1); } add(...[], [], r);",
+        "const mark = (row) => { row[key] = 1; }; rows.forEach(mark);",
+        "function mark(row) { row[key] = 1; } for (const row of rows) mark(row);",
+        "function mark(row) { row[key] = 1; } mark(await f());",
+        "function outer(row) { mark(row); } function mark(row) { row[key] = 1; } outer(rows[0]);",
+        "const mark = (row) => { row[key] = 1; }; const other = mark; rows.forEach(other);",
+        "const tools = { mark(row) { row[key] = 1; } }; rows.forEach(tools.mark);",
+        "function add(list) { list.push(1); } add(r.items);",
+        "const n = { next: {} }; n.next = n.next.next; n.next.push(1);",
+        "const by = {}; for (const i of r) by[i.a] = i; by.x[k] = 1;",
+        "const o = {}; o.rows = await f(); o.rows.push(x);",
+        "const o = { ...(await f()) }; o.rows.push(x);",
+        "const o = { rows: await f() }; o.rows.push(x);",
+        "function walk(node, out) { out.push(node.a); } walk(r, []); walk(r, r.items);",
+        "function walk(node, out) { out.push(node.a); } walk(...r);",
+        "const mark = (r) => { r[key] = 1; }; rows.forEach(mark);",
+        "class A { put(all, k) { all[k] = 1; } } new A().put(r, 'a');",
+        "class A { rows = []; } const a = new A(); a[k] = 1;",
+        "let node = { kids: [] }; for (;;) { node = node.kids[0]; node[k] = 1; }",
+        "rows.push.apply(rows, x);",
+        "const add = rows.push.bind(rows);",
+        "const { push } = rows;",
+        "function a() {} function a() {}",
+        "for (var i of r) f(i); for (var i of s) f(i);",
+        "const o = { a() {} }; o.a = 1;",
+        "r.reduce((a, b) => a + b);",
     ] {
         assert!(!usage(doubtful).is_trusted, "{doubtful}");
     }
@@ -92,6 +132,38 @@ fn the_text_has_no_comments_and_a_changed_variable_has_any_type() {
     assert_eq!(usage.offset(text.find("a.c").unwrap()), js.find("a.c").unwrap());
     assert_eq!(usage.offset(text.find("f()").unwrap()), js.find("f()").unwrap());
     assert_eq!(usage.offset(0), 0);
+}
+
+#[test]
+fn literals_and_properties_that_change_have_any_type() {
+    for (js, expected) in [
+        ("const o = { a: f() }; o[k] = 1;", "const o = /** @type {any} */({ a: f() }); o[k] = 1;"),
+        ("const o = { a: [x], b: 1 }; o.a.push(1);", "const o = { a: /** @type {any} */([x]), b: 1 }; o.a.push(1);"),
+        ("const o = { a: 1 }; o.a = 'x';", "const o = { a: /** @type {any} */(1) }; o.a = /** @type {any} */('x');"),
+        ("const o = { a }; o.a ??= b;", "const o = { a: /** @type {any} */(a) }; o.a ??= /** @type {any} */(b);"),
+        (
+            "class A { #a = 1; b() { this.#a = c; } }",
+            "class A { #a = /** @type {any} */(1); b() { this.#a = /** @type {any} */(c); } }",
+        ),
+        ("var a = 1; var a = b;", "var a = /** @type {any} */(1); var a = /** @type {any} */(b);"),
+        ("return r.reduce(f).b;", "return /** @type {any} */(r.reduce(f)).b;"),
+        ("const o = { a: 1 }; o.a += 1; o.b = 1;", "const o = { a: 1 }; o.a += 1; o.b = 1;"),
+        ("const o = { a: [] }; o.a.push(1);", "const o = { a: [] }; o.a.push(1);"),
+    ] {
+        assert_eq!(usage(js).text, expected);
+    }
+}
+
+#[test]
+fn what_a_literal_sends_is_known() {
+    let js = "f({ a: 1, b: x, c: [x], d() {}, e: { toJSON() {} } }); f({ ...y, g: `z` });";
+    let usage = usage(js);
+    let at = |text: &str| js.find(text).unwrap();
+    for (key, is_sent) in [("a:", true), ("b:", false), ("c:", true), ("d(", false), ("e:", false), ("g:", true)] {
+        assert_eq!(usage.is_in_json(at(key)), is_sent, "{key}");
+    }
+    assert_eq!(usage.keys_beside(at("b:")).map(<[String]>::len), Some(5));
+    assert_eq!((usage.keys_beside(at("g:")), usage.keys_beside(at("f("))), (None, None));
 }
 
 #[test]
@@ -146,4 +218,20 @@ fn what_a_function_of_the_program_catches_is_guarded() {
     ] {
         assert!(!marked(open), "{open}");
     }
+}
+
+/// A program is read on the stack of its caller, in bounded time and memory.
+#[test]
+fn stores_that_lead_to_themselves_or_far_away_are_bounded() {
+    let aliases: String = (1..4_000).map(|at| format!("let a{at} = a{};", at - 1)).collect();
+    let programs = [
+        "const s = { rows: [] }; s.rows = s.rows || []; s.rows.push(1); return r.a;".to_owned(),
+        "const n = {}; n.next = n.next.next; n.next.push(1); n.a = n.b; n.b = n.a; n.b.push(1);".to_owned(),
+        format!("let a0 = []; {aliases} {}", "a3999[k] = 1;".repeat(4_000)),
+        format!("let a; {} {}", "a = [1];".repeat(5_000), "a[k] = 1;".repeat(2_000)),
+        format!("function f(x) {{ x[k] = 1; f(x); }} {}", "f([1]);".repeat(10_000)),
+    ];
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    let trusted = small.spawn(move || programs.map(|program| usage(&program).is_trusted)).unwrap().join().unwrap();
+    assert_eq!(trusted, [true, false, false, false, false]);
 }

@@ -1,7 +1,7 @@
 //! A small catalog for tests.
 
 use serde_json::Value;
-use toolgate_plan::{ArgumentProblem, Parameters, Tools};
+use toolgate_plan::{ArgumentFault, Parameters, Tools};
 
 pub(crate) struct Catalog;
 
@@ -51,10 +51,10 @@ impl Tools for Catalog {
     }
 
     /// `web_search` takes `{query: string, count?: number}`; the others take anything.
-    fn check_arguments(&self, _: &str, tool: &str, arguments: &Value) -> Vec<ArgumentProblem> {
+    fn check_arguments(&self, _: &str, tool: &str, arguments: &Value) -> Vec<ArgumentFault> {
         let mut problems = Vec::new();
         let mut problem = |path: &str, message: &str| {
-            problems.push(ArgumentProblem { path: path.into(), message: message.into() });
+            problems.push(ArgumentFault { path: path.into(), message: message.into() });
         };
         if tool != "web_search" {
             return problems;

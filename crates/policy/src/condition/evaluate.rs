@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
+use toolgate_wire::foreign_text::clipped;
 
 use super::compile::{Binary, Fold, Node, Unary, Variable};
 use super::value::{ListVal, MapVal, Val};
@@ -263,7 +264,7 @@ impl<'a> Machine<'a, '_> {
             }
             (Val::Map(map), key) => map.get(key, self.budget)?.ok_or_else(|| {
                 let key = match key {
-                    Val::Text(text) => text.chars().take(100).collect(),
+                    Val::Text(text) => clipped(text, 100).into_owned(),
                     key => key.kind().to_owned(),
                 };
                 ConditionError::NoSuchKey(key)

@@ -1,4 +1,4 @@
-//! Asks people about calls of a durable run: the question is kept with the run, which is paused until somebody decides.
+//! Asks people about calls of a durable run: the question is kept with the run, which is paused until a decision is made.
 //!
 //! A call that is asked about was not sent. After a decision the run is repeated from its record, reaches the same call
 //! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once.
@@ -85,7 +85,7 @@ impl RunApprover {
     pub(super) fn questions(&self) -> (Vec<(CallId, String)>, Option<u64>) {
         let open = {
             let state = self.state.lock();
-            // A call that was decided about and could not be sent any more is made by whoever goes on with the run.
+            // A call that was decided about and could not be sent any more is made by the process that goes on with the run.
             let is_open = |number: &u32| state.waiting.contains_key(number) || state.unsent.contains(number);
             let mut open: Vec<PendingView> =
                 state.questions.values().filter(|question| is_open(&question.call_id)).cloned().collect();
@@ -240,7 +240,7 @@ impl RunApprover {
             self.state.lock().unsent.remove(&decision.call_id);
             return self.refuse(id, &decision);
         }
-        // Where the run ends here, this does not complete, and whoever goes on with the run makes the call.
+        // Where the run ends here, this does not complete, and the process that goes on with the run makes the call.
         self.gate.sends(id).await;
         self.state.lock().unsent.remove(&decision.call_id);
         match self.run.intends(id).await {
@@ -267,7 +267,7 @@ impl RunApprover {
         }
     }
 
-    /// Nobody decided in time.
+    /// No decision was made in time.
     fn expired(&self, id: CallId) -> Verdict {
         self.gate.settles(id);
         Verdict::Expired
@@ -358,7 +358,7 @@ impl Approver for RunApprover {
         Some(KeptQuestion { rule_key: question.rule_key.clone(), approvers: question.approvers.clone() })
     }
 
-    fn answered(&self, call: CallId) -> Option<report::CallDecision> {
+    fn answered(&self, call: CallId) -> Option<report::DecisionRecord> {
         let (number, state) = (self.number(call, None), self.state.lock());
         let decision = state.decisions.get(&number)?;
         let question = state.questions.get(&number);
@@ -368,14 +368,14 @@ impl Approver for RunApprover {
         let rule = question.and_then(|question| question.rule.clone());
         if question.is_some_and(|question| decision.is_late(question.expires_at)) {
             let verdict = Some("expired");
-            return Some(report::CallDecision { action: "ask", rule, verdict, ..report::CallDecision::default() });
+            return Some(report::DecisionRecord { action: "ask", rule, verdict, ..report::DecisionRecord::default() });
         }
-        let mut answered = report::CallDecision {
+        let mut answered = report::DecisionRecord {
             action: "ask",
             rule,
             verdict: Some(decision.decision.verdict()),
             reviewer: Some(if decision.by.is_empty() { "local".to_owned() } else { decision.by.clone() }),
-            ..report::CallDecision::default()
+            ..report::DecisionRecord::default()
         };
         if let (Some(question), Some(sent)) = (question, &decision.arguments) {
             answered.edited(question.arguments.0.get(), sent.get());

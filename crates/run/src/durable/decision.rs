@@ -67,7 +67,7 @@ pub struct CallDecision {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// For what else the decision holds; whoever keeps rules reads it.
+    /// For what else the decision holds; the rule store reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remember: Option<Value>,
     /// The name of the caller who decided; empty for the local user.
@@ -102,8 +102,8 @@ impl DurableRuns {
         decisions: Vec<CallDecision>,
     ) -> Result<Vec<CallDecision>, DurableError> {
         let inner = &self.0;
-        let row = inner.journal.row(run).await?.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))?;
-        let asked = inner.journal.pending(run).await?;
+        let found = inner.journal.look_at(run).await?;
+        let (row, asked) = found.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))?;
         let questions: Vec<PendingView> = asked.iter().filter_map(question_of).collect();
         let is_owner = caller.is_none_or(|caller| caller == row.caller);
         if !is_owner && !questions.iter().any(|question| may_decide(question, caller, is_owner)) {
@@ -123,11 +123,17 @@ impl DurableRuns {
         }
         let mut held = Vec::new();
         let mut remembered = None;
+        let mut is_decided_now = false;
         for decision in decisions {
             let decision = CallDecision { by: caller.unwrap_or_default().to_owned(), at: super::unix_ms(), ..decision };
             let text = serde_json::to_string(&decision).map_err(|error| DurableError::Unreadable(error.to_string()))?;
             let kept = match inner.journal.decide(run, CallId(decision.call_id), &text).await? {
                 Kept::Now => {
+                    is_decided_now = true;
+                    // What is remembered lets calls through that are not in the record of this run.
+                    if decision.remember.is_some() {
+                        inner.journal.sync().await?;
+                    }
                     let question = questions.iter().find(|question| question.call_id == decision.call_id);
                     question.into_iter().for_each(|question| inner.remember(run, &row.caller, question, &decision));
                     remembered = decision.remember.as_ref().map(|_| decision.by.clone()).or(remembered);
@@ -148,9 +154,16 @@ impl DurableRuns {
             inner.approve_others(run, &row.caller, &by).await;
         }
         if row.status != RunStatus::Done {
-            inner.due.notify_one();
+            // A repeated decision wakes no worker: otherwise it could keep one waiting without end.
+            if is_decided_now {
+                inner.wake(run, &row.caller);
+            } else {
+                inner.due.notify_one();
+            }
             inner.changed(run);
         }
+        // The run goes on meanwhile: its next effect is sent only after the decision is on the disk too.
+        inner.journal.sync().await?;
         Ok(held)
     }
 
@@ -305,7 +318,7 @@ fn is_undecided(asked: &[PendingCall], call: u32) -> bool {
 }
 
 impl PendingView {
-    /// Whether this question, about which nobody has decided, waits in a run of this status.
+    /// Whether this undecided question waits in a run of this status.
     ///
     /// # Errors
     /// Why it does not, in words.
@@ -436,7 +449,7 @@ fn check_remember(wanted: &Value) -> Result<(), String> {
     remember.map_or(Ok(()), |remember| remember.check()).map_err(|error| format!("remember: {error}"))
 }
 
-/// The rule's approvers may decide; without any, the caller of the run. Whoever has the store may decide everything.
+/// The rule's approvers may decide; without any, the caller of the run. A process with access to the store may decide everything.
 pub(super) fn may_decide(question: &PendingView, caller: Option<&str>, is_owner: bool) -> bool {
     let Some(caller) = caller else { return true };
     // As rules name the user of this machine.

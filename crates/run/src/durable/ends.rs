@@ -42,7 +42,7 @@ impl RunEnds {
     pub(super) fn tell(&self, report: &RunReport) {
         let waiting = self.0.lock().by_run.remove(&report.id).unwrap_or_default();
         for (_, send) in waiting {
-            // Whoever waited may be gone.
+            // The request that waited may be gone.
             let _ = send.send(report.clone());
         }
     }

@@ -11,6 +11,7 @@ use toolgate_journal::entry::{Event, ProgramEnd, ReplyBody};
 use toolgate_journal::recording::Record;
 use toolgate_journal::store::RunStatus;
 use toolgate_journal::text::Text;
+use toolgate_wire::foreign_text::clipped;
 
 use super::{DurableError, DurableRuns};
 
@@ -126,8 +127,5 @@ fn event(number: u64, at: f64, event: &Event, record: &Record) -> Option<RunEven
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
+    clipped(text, MAX_TEXT).into_owned()
 }

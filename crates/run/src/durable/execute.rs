@@ -48,7 +48,7 @@ pub(super) enum Ended {
     Lost,
     /// The run was claimed by this process, and its record is to be repeated: it may have more than the worker knows.
     Claimed(Lease),
-    /// Somebody asked for its end.
+    /// A request asked for its end.
     Aborted,
     /// It waits for a person.
     Paused,
@@ -180,7 +180,7 @@ impl Inner {
             observer: Some(lines.clone()),
             recorder: Some(gate.clone()),
             approver: Some(staged::approver(&request, approver.clone())),
-            keys: Some(CallKeys::new(self.journal.clone(), run.id())),
+            keys: Some(CallKeys::new(self.journal.clone(), run.id(), stored.keys)),
             durable: Durability::Durable,
             recorded,
             ..request
@@ -351,7 +351,7 @@ impl Inner {
         });
     }
 
-    /// Leaves a run that was taken over until somebody decides what has to be decided before it goes on.
+    /// Leaves a run that was taken over until what has to be decided before it goes on is decided.
     pub(super) async fn wait_for(&self, run: &DurableRun, questions: Vec<PendingView>) -> bool {
         let wake = questions.iter().map(|question| question.expires_at).min();
         let texts = questions.iter().map(|it| (CallId(it.call_id), it.stored()));
@@ -360,7 +360,7 @@ impl Inner {
         self.leave_paused(run, &texts, wake, questions, RunReport::waiting(paused)).await
     }
 
-    /// Leaves a run until somebody decides. Where that cannot be written its lease ends, and it asks again.
+    /// Leaves a run until a decision is made. Where that cannot be written its lease ends, and it asks again.
     async fn leave_paused(
         &self,
         run: &DurableRun,
@@ -434,6 +434,7 @@ impl Inner {
 fn add_fix_hint(report: &mut RunReport) {
     if let (Some(fix), Outcome::Failed(failure)) = (fix_hint(report), &mut report.report.outcome) {
         failure.hint = Some(failure.hint.take().map_or(fix.clone(), |hint| format!("{hint}; {fix}")));
+        report.names_fix = true;
     }
 }
 

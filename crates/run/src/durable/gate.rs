@@ -1,7 +1,7 @@
 //! The recorder of a durable run, which can be closed: then nothing that may have an effect is sent any more.
 //!
 //! A run is paused or given away between effects: whatever has been sent is answered, and what was not sent is made by
-//! whoever goes on with the run. So no call becomes unknown because of a pause or a shutdown. The gate of a run that is parked
+//! the process that goes on with the run. So no call becomes unknown because of a pause or a shutdown. The gate of a run that is parked
 //! with its worker opens again when the run goes on here.
 
 use std::collections::HashSet;
@@ -46,7 +46,7 @@ struct GateState {
     /// Calls that a person is asked about, and since when the first is.
     asked: HashSet<CallId>,
     asked_since: Option<Instant>,
-    /// What was called since this process has the run.
+    /// The tools whose schemas were recorded since this process has the run.
     called: HashSet<Target>,
     /// When the last message went to or came from the guest.
     last: Instant,
@@ -289,14 +289,14 @@ impl Gate {
     }
 
     /// Completes when the run is to be paused, with the gate closed: nothing but calls that wait for a person is open,
-    /// and the program has been silent for `settle`; or they have waited for `patience`.
-    pub(super) async fn wants_pause(&self, settle: Duration, patience: Duration) {
+    /// and the program has been silent for `settle`; or they have waited for `max_wait`.
+    pub(super) async fn wants_pause(&self, settle: Duration, max_wait: Duration) {
         loop {
             let changed = self.changed.notified();
             let wait = {
                 let state = self.state.lock();
                 state.asked_since.map(|since| {
-                    let late = (since + patience).saturating_duration_since(Instant::now());
+                    let late = (since + max_wait).saturating_duration_since(Instant::now());
                     let only_asked = state.open.iter().all(|call| state.asked.contains(call));
                     let silent = (state.last + settle).saturating_duration_since(Instant::now());
                     if only_asked && state.in_flight.is_empty() { late.min(silent) } else { late }
@@ -347,7 +347,7 @@ impl Recorder for Gate {
             match frame {
                 FromWorker::Call { id, target, .. } => {
                     state.open.insert(*id);
-                    is_first = !state.called.contains(target) && state.called.insert(target.clone());
+                    is_first = !state.called.contains(target);
                 }
                 FromWorker::Timer { id, .. } => drop(state.timers.insert(*id)),
                 FromWorker::Cancel { id } => drop(state.timers.remove(id)),
@@ -355,7 +355,10 @@ impl Recorder for Gate {
             }
         }
         let schema = match frame {
-            FromWorker::Call { target, .. } if is_first => (self.schema_of)(target),
+            FromWorker::Call { target, .. } if is_first => (self.schema_of)(target).inspect(|_| {
+                // A tool that is not known yet has its schema recorded with a later call.
+                self.state.lock().called.insert(target.clone());
+            }),
             _ => None,
         };
         match schema {
@@ -369,7 +372,7 @@ impl Recorder for Gate {
             let mut state = self.state.lock();
             if state.is_closed {
                 drop(state);
-                // Where the run ends here, whoever goes on with it makes the call.
+                // Where the run ends here, the process that goes on with it makes the call.
                 let this = self.this.clone();
                 return Box::pin(async move {
                     let Some(gate) = this.upgrade() else { return std::future::pending().await };
@@ -460,7 +463,7 @@ mod tests {
         poll();
         deliver();
         drop(gate.before_reply(CallId(7), CallState::Applied, Ok("1")));
-        assert_eq!(wakes.0.load(Ordering::SeqCst), 0, "nobody is asked");
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 0, "no question is asked");
         gate.asks(CallId(1), false);
         assert_eq!(poll(), 1);
         deliver();

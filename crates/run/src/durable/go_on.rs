@@ -18,12 +18,13 @@ use toolgate_wire::{CallerScope, Code, Failure, FromWorker, Limit, LimitRequest,
 
 use super::super::request::{Durability, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness};
-use super::call_keys::has_key;
+use super::call_keys::{KeyForm, has_key};
 use super::decision::{CallDecision, DecisionKind};
 use super::execute::Next;
+use super::schemas::hash_of;
 use super::staged::Reviewed;
 use super::stored::StoredRequest;
-use super::unsettled::{Settled, own_names};
+use super::unsettled::{Settled, calls_of, own_names, schema_then};
 use super::view::question_of;
 use super::{DurableError, Inner};
 
@@ -62,10 +63,10 @@ impl Inner {
                 return None;
             }
         };
-        let noted = stored.take_noted();
+        let carried = stored.take_carried();
         if let Some(fixed) = &stored.fixes {
-            let kept = match noted {
-                Some(noted) => Ok(noted),
+            let kept = match carried {
+                Some(carried) => Ok(carried),
                 None => self.effects_of(fixed).await,
             };
             match kept {
@@ -110,7 +111,7 @@ impl Inner {
                     return None;
                 }
             };
-            match replay::resume(&record, &mut self.harmless(&request, &asked)) {
+            match replay::resume(&record, &mut self.harmless(&record, &request, &asked, stored.keys)) {
                 Ok(mut replayable) => match self.settle(&record, &mut replayable, &request, &asked) {
                     Settled::GoOn => Ok(Some(replayable)),
                     Settled::Ask(questions) => {
@@ -215,9 +216,12 @@ impl Inner {
     /// Says of calls that were sent whether they may be made again.
     fn harmless<'a>(
         &'a self,
+        record: &'a Record,
         request: &'a RunRequest,
         asked: &'a [PendingCall],
+        keys: KeyForm,
     ) -> impl FnMut(SentCall<'_>) -> bool + 'a {
+        let calls = calls_of(record);
         // Answers of an earlier run, each for one call.
         let mut answered: HashMap<(Target, String), usize> = HashMap::new();
         move |call| {
@@ -229,13 +233,17 @@ impl Inner {
                 }
             }
             // What a person edits is sent as it is, with or without a key.
-            let target = own_names(&self.runner.bridge, call.target);
-            self.is_harmless(call, &request.caller, is_edited(asked, &target))
+            let is_edited = is_edited(asked, &own_names(&self.runner.bridge, call.target));
+            // The schema of today says nothing about the key of a call that was sent under another one, or before one was known.
+            let then = schema_then(&calls, call.id, call.target);
+            let is_changed = then != hash_of(&self.runner.bridge, &request.caller, call.target);
+            self.is_harmless(call, &request.caller, !is_edited && !is_changed, keys)
         }
     }
 
     /// Whether a call may be made again: it reads, says that it may, or has an idempotency key.
-    fn is_harmless(&self, call: SentCall<'_>, caller: &CallerScope, is_edited: bool) -> bool {
+    /// `may_have_key`: the key that a call has now is the one that it was sent with.
+    fn is_harmless(&self, call: SentCall<'_>, caller: &CallerScope, may_have_key: bool, keys: KeyForm) -> bool {
         let (backend, tool) = match call.target {
             Target::Tool { backend, tool } => (backend, tool),
             Target::Function(name) => {
@@ -245,7 +253,9 @@ impl Inner {
         let catalog = self.runner.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &caller.backends, &caller.tools);
         let is_harmless = |tool: ToolRef<'_>| {
-            is_annotated_read_only(tool) || tool.tool().is_idempotent() || (!is_edited && has_key(tool, call.args))
+            is_annotated_read_only(tool)
+                || tool.tool().is_idempotent()
+                || (may_have_key && has_key(tool, call.args, keys))
         };
         view.tool(backend, tool).is_some_and(is_harmless)
     }

@@ -5,7 +5,8 @@
 //! no longer matches is told so first. A call whose effect is unknown is not repeated.
 //!
 //! The earlier run may be a correction itself. What the runs before it did, and it has not called again, is kept too: the record
-//! of a corrected run has only the calls that its own program made.
+//! of a corrected run has only the calls that its own program made. So a correction is stored with what it keeps, as long as that is
+//! not much, and only its own record is read when it is corrected in turn; of others the records before it are read as well.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,16 +19,19 @@ use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
 use toolgate_journal::store::StoreError;
-use toolgate_wire::CallState;
+use toolgate_wire::foreign_text::clipped;
+use toolgate_wire::{CallErrorCode, CallState, Warning};
 
 use super::stored::StoredRequest;
 use super::{DurableError, Inner};
-use crate::failed_runs::NotedCall;
+use crate::failed_runs::{CorrectionTurn, NotedCall};
 
 /// How long a new effect waits for the program to call what was done before.
 const KEPT_CALLS_TIMEOUT: Duration = Duration::from_secs(1);
-/// Corrections of corrections that are followed back to the first run: each one reads a record.
+/// Corrections of corrections that are followed back where what they keep is not stored with them: each one reads a record.
 const MAX_CORRECTIONS: usize = 100;
+/// Bytes of what a correction keeps that are stored with it.
+const MAX_CARRIED_BYTES: usize = 1 << 20;
 /// Effects that a message names.
 const MAX_NAMED: usize = 5;
 
@@ -40,8 +44,16 @@ pub struct KeptEffects {
     run: String,
     state: Mutex<KeptState>,
     changed: Notify,
-    /// Where the earlier run has no record: all of its calls, which a durable correction stores with its own request.
-    noted: Option<Arc<[NotedCall]>>,
+    /// Where the earlier run has no record: how it is corrected.
+    in_memory: Option<InMemory>,
+}
+
+/// How a run that is known to this process alone is corrected.
+struct InMemory {
+    /// Keeps other corrections away.
+    turn: Mutex<Option<CorrectionTurn>>,
+    /// The first durable run that corrected it.
+    correction: Option<String>,
 }
 
 #[derive(Default)]
@@ -50,9 +62,21 @@ struct KeptState {
     effects: HashMap<Called, VecDeque<String>>,
     /// Answers of calls that only read.
     reads: HashMap<Called, VecDeque<String>>,
-    /// Calls of which nobody knows whether they took effect.
+    /// Calls of which it is unknown whether they took effect.
     unknown: Vec<Called>,
     left: usize,
+}
+
+impl KeptState {
+    /// Bytes of the arguments and answers.
+    fn bytes(&self) -> usize {
+        let answered = self.effects.iter().chain(&self.reads);
+        let answered = answered.flat_map(|((_, args), answers)| answers.iter().map(|it| args.len() + it.len()));
+        answered
+            .chain(self.unknown.iter().map(|(_, args)| args.len()))
+            .map(|bytes| bytes + size_of::<NotedCall>())
+            .sum()
+    }
 }
 
 impl KeptEffects {
@@ -89,7 +113,7 @@ impl KeptEffects {
             }
         }
         state.unknown.extend(sent.iter().filter_map(|id| made.remove(id)).map(|(called, _)| called));
-        KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), noted: None }
+        KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), in_memory: None }
     }
 
     /// What is known of the calls of a run that has no record.
@@ -107,18 +131,40 @@ impl KeptEffects {
                 (None, false) => state.unknown.push(called),
             }
         }
-        KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), noted: None }
+        KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), in_memory: None }
     }
 
-    /// The same for a run that is known to this process alone.
-    pub(crate) fn in_memory(run: &str, calls: Arc<[NotedCall]>) -> Self {
-        let kept = KeptEffects::noted(run, &calls);
-        KeptEffects { noted: Some(calls), ..kept }
+    /// The same for a run that is known to this process alone, with the turn of a volatile correction, or the first durable one.
+    pub(crate) fn in_memory(
+        run: &str,
+        calls: &[NotedCall],
+        turn: Option<CorrectionTurn>,
+        correction: Option<String>,
+    ) -> Self {
+        let kept = KeptEffects::noted(run, calls);
+        KeptEffects { in_memory: Some(InMemory { turn: Mutex::new(turn), correction }), ..kept }
     }
 
-    /// All calls of the earlier run, where it is known to this process alone.
-    pub(super) fn noted_calls(&self) -> &[NotedCall] {
-        self.noted.as_deref().unwrap_or_default()
+    /// What is stored with a durable correction: all that is kept. `None` where that is much and can be read from records.
+    pub(super) fn carried(&self) -> Option<Vec<NotedCall>> {
+        let bytes = self.state.lock().bytes();
+        (self.in_memory.is_some() || bytes <= MAX_CARRIED_BYTES).then(|| self.left())
+    }
+
+    /// Ends the turn of a volatile correction: the correction is a durable run.
+    pub(super) fn end_turn(&self) {
+        let turn = self.in_memory.as_ref().and_then(|it| it.turn.lock().take());
+        drop(turn);
+    }
+
+    /// Whether the earlier run is known to this process alone.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.in_memory.is_some()
+    }
+
+    /// The first durable run that corrected the earlier one, where that is known to this process alone.
+    pub(super) fn correction(&self) -> Option<&str> {
+        self.in_memory.as_ref()?.correction.as_deref()
     }
 
     /// What has not been called again, as calls. What was read counts as long as there is an effect among them.
@@ -139,9 +185,9 @@ impl KeptEffects {
     }
 
     /// The effects after a run that corrected this one: its own, and those of this one that it has not called again.
-    fn corrected_by(self, run: &str, record: &Record) -> Self {
+    fn corrected_by(&self, run: &str, record: &Record) -> Self {
         self.without(record);
-        let (mut kept, before) = (KeptEffects::of(run, record), self.state.into_inner());
+        let (mut kept, before) = (KeptEffects::of(run, record), std::mem::take(&mut *self.state.lock()));
         let state = kept.state.get_mut();
         // A call that was being answered from what is kept when the record ended was never sent.
         let mut answerable: HashMap<&Called, usize> =
@@ -223,7 +269,7 @@ impl KeptEffects {
                 "{} was sent by the run {} and never answered; it is not repeated, because it may have taken effect",
                 called.0, self.run
             );
-            return Some(HostError::not_sent("UNKNOWN_EFFECT", message));
+            return Some(HostError::not_sent(CallErrorCode::UnknownEffect, message));
         }
         tokio::time::timeout(KEPT_CALLS_TIMEOUT, self.all_called()).await.err()?;
         let message = format!(
@@ -233,13 +279,14 @@ impl KeptEffects {
             self.run,
             self.left_over().join(", ")
         );
-        Some(HostError::not_sent("NOT_KEPT", message))
+        Some(HostError::not_sent(CallErrorCode::NotKept, message))
     }
 
     /// Says what the earlier run has done and this one has not called, if there is anything.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<Warning> {
         let left_over = self.left_over().join(", ");
-        (!left_over.is_empty()).then(|| format!("done by the run {} and not called by this one: {left_over}", self.run))
+        (!left_over.is_empty())
+            .then(|| Warning::Remark(format!("done by the run {} and not called by this one: {left_over}", self.run)))
     }
 
     /// What the earlier run has done and this one has not called.
@@ -265,36 +312,43 @@ impl Inner {
     /// What a run has done, and what the runs did that it corrected and has not called again.
     pub(super) async fn effects_of(&self, run: &str) -> Result<KeptEffects, DurableError> {
         let mut corrected = vec![run.to_owned()];
-        // What the first of them did, where it had no record.
-        let mut stored = None;
-        while let Some((earlier, noted)) = self.corrects(&corrected[corrected.len() - 1]).await? {
+        // What is stored with the first of them.
+        let mut kept: Option<KeptEffects> = None;
+        while let Some((earlier, carried)) = self.corrects(&corrected[corrected.len() - 1]).await? {
+            if carried.is_some() {
+                kept = carried;
+                break;
+            }
             if corrected.len() > MAX_CORRECTIONS {
                 return Err(DurableError::TooManyCorrections { run: run.to_owned() });
             }
             corrected.push(earlier);
-            stored = noted;
         }
-        let mut kept: Option<KeptEffects> = None;
         for earlier in corrected.iter().rev() {
-            let Some(row) = self.journal.row(earlier).await? else {
-                // The first of them may have been a volatile run. What it did is stored with the run that corrects it; of an
-                // older version it is in the memory of the process that ran it.
-                let noted = stored.take().or_else(|| self.runner.failed_runs.effects_of(earlier, None));
-                let noted = noted.filter(|_| kept.is_none());
-                let forgotten = || DurableError::Forgotten { run: run.to_owned(), earlier: earlier.clone() };
-                kept = Some(noted.ok_or_else(forgotten)?);
-                continue;
-            };
-            let (record, _permit) = self.read(&row).await?;
-            if toolgate_journal::replay::is_truncated(&record) {
-                return Err(DurableError::Truncated { run: run.to_owned(), earlier: earlier.clone() });
-            }
-            kept = Some(match kept {
-                None => KeptEffects::of(earlier, &record),
-                Some(before) => before.corrected_by(earlier, &record),
-            });
+            kept = Some(self.effects_after(kept.as_ref(), earlier, run).await?);
         }
         kept.ok_or_else(|| DurableError::NoSuchRun(run.to_owned()))
+    }
+
+    /// What a run has done, and what it was to keep and has not called again. `wanted` is the run that is to be corrected.
+    pub(super) async fn effects_after(
+        &self,
+        kept: Option<&KeptEffects>,
+        run: &str,
+        wanted: &str,
+    ) -> Result<KeptEffects, DurableError> {
+        let (wanted, earlier) = (wanted.to_owned(), run.to_owned());
+        let Some(row) = self.journal.row(run).await? else {
+            return Err(DurableError::Forgotten { run: wanted, earlier });
+        };
+        let (record, _permit) = self.read(&row).await?;
+        if toolgate_journal::replay::is_truncated(&record) {
+            return Err(DurableError::Truncated { run: wanted, earlier });
+        }
+        Ok(match kept {
+            None => KeptEffects::of(run, &record),
+            Some(before) => before.corrected_by(run, &record),
+        })
     }
 
     /// The run that this one corrects, if it is a correction, and what is stored of it with this one.
@@ -307,15 +361,14 @@ impl Inner {
         let stored = record.header().and_then(|header| record.blobs.text(header.request.as_ref()?).ok());
         let stored = stored.and_then(|text| serde_json::from_str::<StoredRequest>(text).ok());
         Ok(stored.and_then(|mut stored| {
-            let noted = stored.take_noted();
-            stored.fixes.map(|earlier| (earlier, noted))
+            let carried = stored.take_carried();
+            stored.fixes.map(|earlier| (earlier, carried))
         }))
     }
 }
 
 fn shown(target: &Target, args: &str) -> String {
-    let short: String = args.chars().take(200).collect();
-    format!("{target}({short})")
+    format!("{target}({})", clipped(args, 200))
 }
 
 /// A host that answers from an earlier run where it can.

@@ -1,6 +1,6 @@
 //! Runs that outlive their process: begun in a store, executed here, taken over by another process after a crash.
 //!
-//! A durable run is an ordinary run with a recorder that writes to a store (see `toolgate_journal`). Whoever asks for it
+//! A durable run is an ordinary run with a recorder that writes to a store (see `toolgate_journal`). Its caller
 //! gets its id at once; the run goes on whether or not the caller stays. Every process with the same store takes over
 //! runs whose owner is gone: it repeats what is recorded and goes on.
 //!
@@ -14,7 +14,7 @@
 //! - `kept_effects`: a corrected program that keeps what an earlier run has done; `fork`: a run from the beginning of another one
 //! - `staged`: runs whose writes are reviewed before they are sent
 //! - `approver`: asks people about calls; `decision`: what they decided
-//! - `ends`: who waits for the end of a run
+//! - `ends`: who waits for the end of a run; `error`: why a run is not begun, found or decided
 //! - `view`: what a caller sees of its runs; `events`: what happens in one; `webhook`: tells a URL of its end; `deliveries`: how many are told at one time
 //! - `waiting`: what waits for a decision of one caller
 //! - `repeated`: a run as a cassette, and again without tools; `reading`: bytes of records that are read at one time
@@ -26,6 +26,7 @@ mod callers;
 mod decision;
 mod deliveries;
 mod ends;
+mod error;
 mod events;
 mod execute;
 mod fork;
@@ -58,10 +59,9 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_journal::durable::{Began, DurableRun, Journal};
-use toolgate_journal::fork::NoFork;
 use toolgate_journal::recording::{Record, RunFacts};
 use toolgate_journal::store::{Prune, RunRow, StoreError};
-use toolgate_wire::{BytePermit, Code, Failure, LimitFault, Outcome, Report};
+use toolgate_wire::{BytePermit, Code, Failure, Outcome, Report};
 
 use super::Runner;
 use super::request::{PausedRun, Route, RunReport, RunRequest};
@@ -76,6 +76,7 @@ pub use call_keys::CallKeys;
 pub(super) use call_keys::KeyedHost;
 pub use callers::{Callers, LocalCaller, fairness_of, scope_of_key};
 pub use decision::{CallDecision, DecisionKind};
+pub use error::DurableError;
 pub use events::{RunEvent, RunEvents, events_of};
 pub use fork::ForkedRun;
 pub use kept_effects::KeptEffects;
@@ -136,102 +137,6 @@ impl Default for DurableSettings {
     }
 }
 
-/// Why a durable run was not begun, or not found.
-#[derive(Debug, thiserror::Error)]
-pub enum DurableError {
-    /// There is no such run of this caller.
-    #[error("there is no run {0}")]
-    NoSuchRun(String),
-    /// A limit is out of range.
-    #[error(transparent)]
-    Limit(#[from] LimitFault),
-    /// The program is longer than its limit.
-    #[error("the code has {length} characters; at most {most} are taken")]
-    TooLong {
-        /// Its characters.
-        length: u64,
-        /// The limit.
-        most: u64,
-    },
-    /// Too many records are being read at one time.
-    #[error("too many records of runs are being read at one time: try again later")]
-    Busy,
-    /// A webhook is asked for, and there is no secret to sign it with.
-    #[error("webhooks need toolgate.runs.webhook_secret in the configuration")]
-    NoWebhooks,
-    /// The run has not ended.
-    #[error("the run {0} has not ended")]
-    NotEnded(String),
-    /// A run that this one corrected, directly or not, is not in the store any more.
-    #[error(
-        "the run {run} cannot be corrected: what it keeps of the run {earlier} is not known any more, because the store has \
-         forgotten that run. Begin a new run with a program that does only what is left to do"
-    )]
-    Forgotten {
-        /// The run that was to be corrected.
-        run: String,
-        /// The run that is gone.
-        earlier: String,
-    },
-    /// The record of a run that this one corrected, directly or not, or its own, ends before the run did.
-    #[error(
-        "the run {run} cannot be corrected: the record of the run {earlier} is too long to be kept whole, so not all of its \
-         effects are known. Begin a new run with a program that does only what is left to do"
-    )]
-    Truncated {
-        /// The run that was to be corrected.
-        run: String,
-        /// The run whose record is not whole.
-        earlier: String,
-    },
-    /// The run is corrected already, by a run that has not ended.
-    #[error(
-        "the run {run} is corrected by the run {by} already, which has not ended: run_status gives its result. What it does is \
-         kept by the next correction, once it has ended"
-    )]
-    BeingCorrected {
-        /// The run that was to be corrected.
-        run: String,
-        /// The run that corrects it.
-        by: String,
-    },
-    /// The run is a correction of a correction, and so on, more often than is followed.
-    #[error(
-        "the run {run} cannot be corrected: it is the last of too many corrections. Begin a new run with a program that does \
-         only what is left to do"
-    )]
-    TooManyCorrections {
-        /// The run.
-        run: String,
-    },
-    /// The process is ending.
-    #[error("the service is shutting down")]
-    Stopping,
-    /// There is no store.
-    #[error("no durable runs are kept here")]
-    NoStore,
-    /// The store cannot be opened.
-    #[error("durable runs cannot be kept: {0}")]
-    Open(#[from] OpenError),
-    /// A decision cannot be taken.
-    #[error("{message}")]
-    BadDecision {
-        /// Its place in the list.
-        at: usize,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// The run has no such beginning.
-    #[error(transparent)]
-    Fork(#[from] NoFork),
-    /// What is kept of a run has another form.
-    #[error("the run cannot be read: {0}")]
-    Unreadable(String),
-    /// The store does not do it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 /// A run that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BegunRun {
@@ -261,7 +166,7 @@ struct Inner {
     changes: broadcast::Sender<Arc<str>>,
     /// Runs that wait for a person with their worker.
     parked: ParkedRuns,
-    /// Cancelled when nobody uses the runs any more; what is parked is let go then.
+    /// Cancelled when the runs are not used any more; parked workers end then.
     dropped: CancellationToken,
     users: Mutex<Weak<DropGuard>>,
     /// Wakes the task that looks for runs that are due.
@@ -367,7 +272,7 @@ impl DurableRuns {
             request: serde_json::to_string(&stored).ok(),
         };
         // It is in the record now, and the request has its own.
-        drop(stored.take_noted());
+        drop(stored.take_carried());
         let run = match inner.journal.begin(facts, idempotency).await? {
             Began::New(run) => run,
             Began::Existing { run } => {
@@ -422,18 +327,40 @@ impl DurableRuns {
     /// one is corrected instead. A correction that waits for a person is the answer to such a request.
     async fn begin_once(&self, request: RunRequest) -> Result<BegunRun, DurableError> {
         let Some(mut kept) = request.kept.clone() else { return self.begin(request, None, None).await };
+        self.first_correction(&kept, &request.caller.name).await?;
         loop {
             let key = correction_key(kept.run());
             let correction = RunRequest { kept: Some(kept.clone()), ..request.clone() };
             let begun = self.begin(correction, Some(&key), None).await?;
+            if kept.is_in_memory() {
+                self.0.runner.failed_runs.corrected_by(kept.run(), &request.caller.name, &begun.run);
+            }
             match (begun.is_repeated, begun.status) {
                 (false, _) | (true, RunStatus::Paused) => return Ok(begun),
                 (true, RunStatus::Running) => {
                     return Err(DurableError::BeingCorrected { run: kept.run().to_owned(), by: begun.run });
                 }
-                (true, RunStatus::Done) => kept = self.kept_effects(&begun.run, Some(&request.caller.name)).await?,
+                // What that one was to keep is what this one has: only its own record is read.
+                (true, RunStatus::Done) => {
+                    let wanted = kept.run().to_owned();
+                    kept = Arc::new(self.0.effects_after(Some(&kept), &begun.run, &wanted).await?);
+                }
             }
         }
+    }
+
+    /// A run that only this process knows is corrected by durable runs from now on. If the first of them is forgotten, what it did
+    /// is not known.
+    async fn first_correction(&self, kept: &KeptEffects, caller: &str) -> Result<(), DurableError> {
+        if !kept.is_in_memory() {
+            return Ok(());
+        }
+        self.0.runner.failed_runs.lasts(kept.run(), caller);
+        kept.end_turn();
+        let Some(correction) = kept.correction() else { return Ok(()) };
+        let row = self.0.journal.row(correction).await?;
+        let forgotten = || DurableError::Forgotten { run: kept.run().to_owned(), earlier: correction.to_owned() };
+        row.map(drop).ok_or_else(forgotten)
     }
 
     /// The calls of a run that wait for a person.
@@ -445,7 +372,7 @@ impl DurableRuns {
     fn abort_when(&self, run: &str, withdrawn: CancellationToken) -> DropGuard {
         let ended = CancellationToken::new();
         let (runs, run, guard) = (self.clone(), run.to_owned(), ended.clone().drop_guard());
-        // A task of its own: whoever waits for the run may be dropped with the request.
+        // A task of its own: the future that waits for the run may be dropped with the request.
         tokio::spawn(async move {
             tokio::select! {
                 biased;
@@ -547,7 +474,7 @@ impl DurableRuns {
     }
 }
 
-/// The idempotency key of the corrections of a run. No header of HTTP has such a byte, so it is nobody's own key.
+/// The idempotency key of the corrections of a run. No header of HTTP has such a byte, so no caller can choose it.
 fn correction_key(run: &str) -> String {
     format!("\u{0}fix {run}")
 }

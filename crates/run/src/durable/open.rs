@@ -53,7 +53,7 @@ impl DurableRuns {
         getrandom::fill(&mut key).map_err(|_| DurableError::NoStore)?;
         let sealer = Sealer::new(key).map_err(OpenError::from)?;
         let journal = Journal::new(Arc::new(MemoryStore::new()), sealer, execution_id(), MEMORY_LEASE);
-        // Nobody else needs the worker, and what watches the run is not in its record.
+        // No other run needs the worker, and what watches the run is not in its record.
         let settings = DurableSettings { names_fix: false, park_time: MEMORY_PARK_TIME, ..DurableSettings::default() };
         Ok(DurableRuns::start(journal, runner.clone(), Arc::new(LocalCaller), settings))
     }

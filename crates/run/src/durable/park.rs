@@ -102,7 +102,7 @@ impl Inner {
             None => self.leave_place(run.id(), wake).await,
         };
         let Some(lease) = lease else {
-            // Nothing of the worker is written any more: whoever claims the run repeats its record.
+            // Nothing of the worker is written any more: the next claim of the run replays its record.
             run.lost().cancel();
             return Parked::End(Ended::Lost);
         };
@@ -160,8 +160,7 @@ impl Inner {
         asked: &mut Vec<PendingCall>,
     ) -> bool {
         let Execution { run, gate, approver, .. } = *execution;
-        let Ok(decided) = self.journal.pending(run.id()).await else { return false };
-        let Ok(Some(row)) = self.journal.row(run.id()).await else { return false };
+        let Ok(Some((row, decided))) = self.journal.look_at(run.id()).await else { return false };
         // The gate stays closed: an approved call must not be sent any more. The record ends the run.
         if row.abort || run.aborted().is_cancelled() || !run.unpark(lease).await {
             return false;

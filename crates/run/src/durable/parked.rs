@@ -78,6 +78,11 @@ impl ParkedRuns {
         }
     }
 
+    /// Whether a run waits here.
+    pub(super) fn has(&self, run: &str) -> bool {
+        self.0.lock().runs.contains_key(run)
+    }
+
     /// Gives the place of a run up. `false` when it was woken before.
     pub(super) fn leave(&self, run: &str) -> bool {
         self.0.lock().runs.remove(run).is_some()

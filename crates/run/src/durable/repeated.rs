@@ -24,7 +24,7 @@ pub struct Replayed {
 }
 
 impl DurableRuns {
-    /// The program of a run, as its author wrote it. Whoever asks may see the run.
+    /// The program of a run, as its author wrote it. The caller must be allowed to see the run.
     ///
     /// # Errors
     /// If the store cannot be read.

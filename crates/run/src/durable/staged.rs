@@ -19,8 +19,8 @@ use super::decision::{CallDecision, DecisionKind};
 use super::view::{About, PendingView, RawJson, StagedView, decision_of, question_of};
 use super::{Inner, unix_ms};
 use crate::stage::{Commit, CommitApprover, LineVerdict, Rehearsal, Review, StagedLine, Staging};
-use toolgate_bridge::AllowedEffects;
 use toolgate_bridge::approvals::Approver;
+use toolgate_bridge::{AllowedEffects, QuestionWatch};
 
 /// What becomes of a run whose review was found earlier.
 pub(super) enum Reviewed {
@@ -86,6 +86,7 @@ impl Runner {
             staging: Staging::Rehearsal(rehearsal.clone()),
             durable: Durability::Volatile,
             cancel: cancel.clone(),
+            watch: Some(Arc::new(QuestionWatch::of_rehearsal())),
             ..request
         });
         let mut performing = std::pin::pin!(self.perform(&mut request, Counted::No));

@@ -11,6 +11,7 @@ use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{LimitRequest, Profile};
 
 use super::super::request::{Door, RunRequest};
+use super::call_keys::KeyForm;
 use super::callers::GrantedScope;
 use super::kept_effects::KeptEffects;
 use crate::failed_runs::NotedCall;
@@ -48,18 +49,21 @@ pub(super) struct StoredRequest {
     /// The run whose effects the program keeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fixes: Option<String>,
-    /// The calls of that run, where it has no record: only one process has them in its memory, and not for long.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    noted: Vec<StoredCall>,
+    /// What it keeps of that run and of those before. Always stored where there is no record of that run: only one process has it
+    /// in its memory, and not for long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noted: Option<Vec<StoredCall>>,
     /// Where the end of the run is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) webhook: Option<String>,
+    /// The form of the keys of its calls. Records of earlier versions have no such field.
+    pub(super) keys: KeyForm,
     /// What the caller may use, where a token says that and not the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) granted: Option<GrantedScope>,
 }
 
-/// A call of a run without a record.
+/// A call of an earlier run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct StoredCall {
     /// What was called.
@@ -107,6 +111,7 @@ impl StoredRequest {
     pub(super) fn of(request: &RunRequest, wall: Duration, webhook: Option<String>) -> Self {
         let LimitRequest { wall: _, memory, stack, code, result, result_depth, log_lines, calls, calls_in_flight } =
             request.limits.clone();
+        let carried = request.kept.as_ref().and_then(|kept| kept.carried());
         StoredRequest {
             data: request.data.clone(),
             wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
@@ -119,17 +124,17 @@ impl StoredRequest {
             client: request.origin.client.clone(),
             reads_only: request.effects == AllowedEffects::ReadOnly,
             fixes: request.kept.as_ref().map(|kept| kept.run().to_owned()),
-            noted: request.kept.iter().flat_map(|kept| kept.noted_calls()).map(StoredCall::from).collect(),
+            noted: carried.map(|calls| calls.iter().map(StoredCall::from).collect()),
             webhook,
+            keys: KeyForm::Uuid,
             granted: None,
         }
     }
 
-    /// What the run did that this one corrects, where it is stored here. It is taken out: it may be large.
-    pub(super) fn take_noted(&mut self) -> Option<KeptEffects> {
-        let calls: Vec<NotedCall> = std::mem::take(&mut self.noted).into_iter().map(NotedCall::from).collect();
-        let run = self.fixes.as_deref().filter(|_| !calls.is_empty())?;
-        Some(KeptEffects::noted(run, &calls))
+    /// What this run keeps of those that it corrects, where it is stored here. It is taken out: it may be large.
+    pub(super) fn take_carried(&mut self) -> Option<KeptEffects> {
+        let calls: Vec<NotedCall> = self.noted.take()?.into_iter().map(NotedCall::from).collect();
+        Some(KeptEffects::noted(self.fixes.as_deref()?, &calls))
     }
 
     /// The wall time of the whole run.
@@ -203,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_a_run_without_a_record_are_stored_with_its_correction() {
+    fn what_a_correction_keeps_is_stored_with_it() {
         let call = |target: Target, is_read: bool, answer: Option<&str>| NotedCall {
             target,
             args: "{}".into(),
@@ -216,17 +221,18 @@ mod tests {
             call(tool("write"), false, Some("2")),
             call(Target::Function("send".into()), false, None),
         ];
-        let kept = KeptEffects::in_memory("first", Arc::from(calls.clone()));
+        let kept = KeptEffects::in_memory("first", &calls, None, None);
         let request = RunRequest { kept: Some(Arc::new(kept)), ..RunRequest::new(Profile::Chain, "return 1") };
         let text = serde_json::to_string(&StoredRequest::of(&request, Duration::from_secs(5), None)).unwrap();
         let mut read: StoredRequest = serde_json::from_str(&text).unwrap();
-        let kept = read.take_noted().expect("the calls");
+        let kept = read.take_carried().expect("the calls");
         assert_eq!(kept.run(), "first");
         let left = kept.left();
         assert!(left.len() == 3 && calls.iter().all(|call| left.contains(call)), "{left:?}");
         // Records of earlier versions have no such field.
         let mut earlier: StoredRequest = serde_json::from_str(r#"{"fixes":"first"}"#).unwrap();
-        assert!(earlier.take_noted().is_none());
+        assert!(earlier.take_carried().is_none());
+        assert_eq!((earlier.keys, read.keys), (KeyForm::Digits, KeyForm::Uuid));
         assert_eq!(earlier.fixes.as_deref(), Some("first"));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use toolgate_journal::store::{Lease, StoreError};
 
 use super::Inner;
 
@@ -50,20 +51,43 @@ pub(super) async fn watch(runs: Weak<Inner>, stop: CancellationToken) {
 }
 
 /// Takes what is due, as long as there is room.
-async fn take_all(inner: &Arc<Inner>, stop: &CancellationToken) -> Result<(), toolgate_journal::store::StoreError> {
+async fn take_all(inner: &Arc<Inner>, stop: &CancellationToken) -> Result<(), StoreError> {
     while let Some(busy) = inner.busy_callers() {
         if stop.is_cancelled() {
             return Ok(());
         }
         let Some(lease) = inner.journal.claim(None, busy).await? else { return Ok(()) };
-        // A worker that waits with the run goes on at once; otherwise the record is repeated.
-        let Some(lease) = inner.parked.claimed(lease) else { continue };
+        inner.take(lease).await;
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Goes on with a run that is decided. One that waits here with its worker is claimed at once, without a look for what is due
+    /// in the store; the store still gives it to one process alone.
+    pub(super) fn wake(self: &Arc<Self>, run: &str, caller: &str) {
+        if !self.parked.has(run) || !self.has_room_for(caller) || self.stop.is_cancelled() {
+            return self.due.notify_one();
+        }
+        let (inner, run) = (self.clone(), run.to_owned());
+        // A task of its own: the request that decides may be dropped before the claim is answered.
+        self.tasks.spawn(async move {
+            match inner.journal.claim(Some(&run), Vec::new()).await {
+                Ok(Some(lease)) => inner.take(lease).await,
+                // It is taken already, or is found when the store can be reached again.
+                Ok(None) | Err(_) => inner.due.notify_one(),
+            }
+        });
+    }
+
+    /// Goes on with a run that was claimed: with the worker that waits with it, or from its record.
+    async fn take(self: &Arc<Self>, lease: Lease) {
+        let Some(lease) = self.parked.claimed(lease) else { return };
         let run = lease.run.clone();
-        match inner.journal.own(lease).await {
-            Ok(taken) => inner.resume(taken),
+        match self.journal.own(lease).await {
+            Ok(taken) => self.resume(taken),
             // It is claimed again when it was not held for some leases; others need not wait for it.
             Err(error) => tracing::warn!(run, %error, "a run cannot go on here"),
         }
     }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use toolgate_journal::durable::PendingCall;
 use toolgate_journal::entry::Event;
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{Replayable, clock};
-use toolgate_wire::{CallId, CallState, Code, Failure};
+use toolgate_wire::{CallErrorCode, CallId, CallState, Code, Failure};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::schemas::hash_of;
@@ -133,7 +133,7 @@ impl Asked {
 }
 
 /// A call as its record has it.
-struct RecordedCall {
+pub(super) struct RecordedCall {
     target: Target,
     args: String,
     /// How often it was sent, and when for the last time.
@@ -142,7 +142,8 @@ struct RecordedCall {
     schema: Option<String>,
 }
 
-fn calls_of(record: &Record) -> BTreeMap<u32, RecordedCall> {
+/// The calls of a record, by their numbers.
+pub(super) fn calls_of(record: &Record) -> BTreeMap<u32, RecordedCall> {
     let mut calls = BTreeMap::new();
     for entry in &record.entries {
         match &entry.event {
@@ -161,6 +162,11 @@ fn calls_of(record: &Record) -> BTreeMap<u32, RecordedCall> {
         }
     }
     calls
+}
+
+/// The hash of the schemas that the tool of a call had when the call was made; the first call of a tool in a process has it.
+pub(super) fn schema_then(calls: &BTreeMap<u32, RecordedCall>, id: CallId, target: &Target) -> Option<String> {
+    calls.range(..=id.0).rev().filter(|(_, call)| call.target == *target).find_map(|(_, call)| call.schema.clone())
 }
 
 impl RecordedCall {
@@ -197,7 +203,7 @@ impl RecordedCall {
             self.target,
             clock(self.sent_at)
         );
-        let mut fields = json!({ "message": message, "code": "UNKNOWN_EFFECT", "data": null });
+        let mut fields = json!({ "message": message, "code": CallErrorCode::UnknownEffect, "data": null });
         if let Target::Tool { backend, tool } = &self.target {
             fields["backend"] = backend.as_str().into();
             fields["tool"] = tool.as_str().into();
@@ -236,7 +242,7 @@ fn unknown_calls(record: &Record, open: &mut HashMap<CallId, OpenCall>, resent: 
                     *treated = call.refused(decision.reason.as_deref());
                 }
             },
-            // Nobody decided in time: it stays unknown.
+            // No decision in time: the call stays unknown.
             None if question.expires_at <= unix_ms() => return Settled::GoOn,
             None => questions.push(question.clone()),
         }
@@ -268,8 +274,9 @@ fn changed_schemas(record: &Record, current: &dyn Fn(&Target) -> Option<String>,
                 DecisionKind::Deny | DecisionKind::Stop => return Settled::End(not_with(&target, decision)),
             },
             Some((question, None)) if question.expires_at <= unix_ms() => {
-                let message =
-                    format!("the schema of {target} has changed since this run called it, and nobody decided in time");
+                let message = format!(
+                    "the schema of {target} has changed since this run called it, and no decision came in time"
+                );
                 return Settled::End(Failure::new(Code::Runtime, message));
             }
             Some((question, None)) => questions.push(question.clone()),

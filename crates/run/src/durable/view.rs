@@ -90,7 +90,7 @@ pub struct PendingView {
     pub login: Option<String>,
     /// When it was asked first, in milliseconds since 1970.
     pub asked_at: u64,
-    /// When the call fails if nobody has decided.
+    /// When the call fails if it is still undecided.
     pub expires_at: u64,
     /// What the question is about.
     #[serde(default, skip_serializing_if = "About::is_rule")]
@@ -250,7 +250,7 @@ impl DurableRuns {
             RunStatus::Done => Vec::new(),
             RunStatus::Running | RunStatus::Paused => undecided(&journal.pending(run).await?),
         };
-        // Whoever may decide about some calls of a run does not see the others.
+        // An approver of some calls of a run does not see the others.
         pending.retain(|question| is_own || may_decide(question, caller, false));
         Ok(RunView { summary: row.into(), report, pending })
     }

@@ -15,8 +15,9 @@ use toolgate_functions::Registry;
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
 use toolgate_mcp::{bounded_tree, tree_bytes};
-use toolgate_wire::CallId;
-use toolgate_wire::report::CallDecision;
+use toolgate_wire::foreign_text::clipped;
+use toolgate_wire::report::DecisionRecord;
+use toolgate_wire::{CallErrorCode, CallId};
 
 use super::{Called, MAX_TREE_BYTES, ReadAnswer, Review, StagedLine, arguments_of};
 use toolgate_bridge::approvals::{Approver, AskedCall, KeptQuestion, LoginWait, ServerForm, Verdict, VerdictFuture};
@@ -32,7 +33,7 @@ pub enum LineVerdict {
     Edit(String),
     /// It fails, with this reason.
     Deny(String),
-    /// It fails: nobody decided in time.
+    /// It fails: no decision was made in time.
     Expired,
 }
 
@@ -55,7 +56,7 @@ struct CommitState {
     value_bytes: usize,
     /// Calls that a person has approved, by a line or alone, with the key of the rule that asked.
     approved: HashMap<u64, Option<String>>,
-    decisions: HashMap<u32, CallDecision>,
+    decisions: HashMap<u32, DecisionRecord>,
 }
 
 /// The line of a call.
@@ -169,7 +170,7 @@ impl Commit {
     }
 
     fn note_decision(&self, call: CallId, verdict: &'static str, rule: Option<String>, edited: Option<(&str, &str)>) {
-        let mut decision = CallDecision { action: "ask", rule, verdict: Some(verdict), ..CallDecision::default() };
+        let mut decision = DecisionRecord { action: "ask", rule, verdict: Some(verdict), ..DecisionRecord::default() };
         if let Some((asked, sent)) = edited {
             decision.edited(asked, sent);
         }
@@ -209,7 +210,7 @@ impl Approver for CommitApprover {
         self.real.asked_forms(call_id)
     }
 
-    fn answered(&self, call: CallId) -> Option<CallDecision> {
+    fn answered(&self, call: CallId) -> Option<DecisionRecord> {
         self.real.answered(call)
     }
 
@@ -269,7 +270,7 @@ impl CommitHost {
             LineVerdict::Edit(edited) => {
                 let Some(edited) = commit.filled(edited) else {
                     let message = "the arguments that a person edited name a value that is not there";
-                    return Err(HostError::not_sent("INVALID_ARGUMENTS", message));
+                    return Err(HostError::not_sent(CallErrorCode::InvalidArguments, message));
                 };
                 commit.note_decision(call.id, "edited", rule, Some((&call.args, &edited)));
                 Ok(Some(edited))
@@ -296,7 +297,7 @@ impl CommitHost {
             call_id: u64::from(call.id.0),
             target: foretold.target.clone(),
             arguments: call.args.clone(),
-            reason: reason.chars().take(MAX_REASON).collect(),
+            reason: clipped(&reason, MAX_REASON).into_owned(),
             rule: rule.map(|rule| rule.id.clone()),
             rule_key: rule.map(|rule| rule.approval_key()),
             approvers: rule.map(|rule| rule.approvers.iter().map(ToString::to_string).collect()).unwrap_or_default(),
@@ -304,7 +305,7 @@ impl CommitHost {
             form: None,
         };
         let named = question.rule.clone();
-        let Some(approver) = &self.asked.approver else { return Err(foretold.denied("nobody can be asked")) };
+        let Some(approver) = &self.asked.approver else { return Err(foretold.denied("no person can be asked")) };
         let note = |verdict, edited| self.commit.note_decision(call.id, verdict, named, edited);
         match approver.ask(question).await {
             Verdict::Approve { arguments: None } => {
@@ -350,17 +351,21 @@ impl HostLayer for CommitHost {
             Ok(None) => return self.real.call(call),
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
-        match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
-            Err(refused) => Box::pin(std::future::ready(Err(refused))),
-            Ok(foretold) if foretold.is_read() => match self.commit.read(&(call.target.clone(), call.args.clone())) {
-                Some(answer) => Box::pin(std::future::ready(answer.into())),
-                None => self.real.call(call),
-            },
-            Ok(foretold) => Box::pin(self.clone().write(call, foretold)),
-        }
+        let host = self.clone();
+        Box::pin(async move {
+            let CommitHost { bridge, functions, asked, .. } = &host;
+            let foretold = bridge.foretell_once_up(&call.target, &arguments, functions, asked).await?;
+            if !foretold.is_read() {
+                return host.write(call, foretold).await;
+            }
+            match host.commit.read(&(call.target.clone(), call.args.clone())) {
+                Some(answer) => answer.into(),
+                None => host.real.call(call).await,
+            }
+        })
     }
 
-    fn take_own_decision(&self, id: CallId) -> Option<CallDecision> {
+    fn take_own_decision(&self, id: CallId) -> Option<DecisionRecord> {
         self.commit.state.lock().decisions.remove(&id.0)
     }
 }

@@ -3,7 +3,7 @@
 //! A staged program is executed twice. In the *rehearsal* reads are made, and a write is answered with a placeholder; the
 //! writes are the lines of a review. After the review the program is executed again, the *commit*: reads are answered as in
 //! the rehearsal, and a write is sent if it equals a line that a person approved, with real values in place of [`marks`]. Any other
-//! write is asked about alone. So nothing is sent that nobody approved, whatever the rehearsal missed.
+//! write is asked about alone. So everything that is sent was approved, whatever the rehearsal missed.
 //!
 //! # Layout
 //! - `placeholder`: the shape of an answer, for the guest
@@ -21,7 +21,7 @@ use serde_json::Value;
 use toolgate_bridge::marks;
 use toolgate_engine::{HostCall, HostError};
 use toolgate_mcp::{TreeError, bounded_tree};
-use toolgate_wire::{CallState, Target};
+use toolgate_wire::{CallErrorCode, CallState, Target};
 
 pub use commit::{Commit, LineVerdict};
 pub(crate) use commit::{CommitApprover, CommitHost};
@@ -122,7 +122,7 @@ fn arguments_of(call: &HostCall) -> Result<Option<Value>, HostError> {
     match bounded_tree(&call.args, MAX_TREE_BYTES) {
         Ok(arguments) => Ok(Some(arguments)),
         Err(TreeError::NotJson(_)) => Ok(None),
-        Err(error) => Err(HostError::not_sent("TOO_LARGE", error.to_string())),
+        Err(error) => Err(HostError::not_sent(CallErrorCode::TooLarge, error.to_string())),
     }
 }
 
@@ -134,7 +134,7 @@ type Called = (Target, String);
 #[serde(rename_all = "snake_case")]
 enum ReadAnswer {
     Value(String),
-    Error { code: String, message: String, data: Option<Value>, state: CallState },
+    Error { code: CallErrorCode, message: String, data: Option<Value>, state: CallState },
 }
 
 impl From<&Result<String, HostError>> for ReadAnswer {

@@ -1,7 +1,8 @@
 //! The first execution of a staged program: reads are made, writes become lines of the review.
 //!
-//! It ends with the program, or at a commit point: where the program depends on the answer to a write. The guest says so, or a
-//! read has a mark in its arguments. Whatever the program says after that is not acted on.
+//! It ends with the program, or at a commit point: where the program depends on the answer to a write, or to a read for which a
+//! person is needed. The guest says so, a read has a mark in its arguments, its server asks something or wants a login, or a rule asks
+//! that was not known to before: after the review such a read waits as in any run. Whatever the program says after that is not acted on.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_functions::Registry;
 use toolgate_mcp::bounded_tree;
-use toolgate_policy::{Action, Decision};
+use toolgate_policy::{Action, PolicyDecision};
 use toolgate_wire::foreign_text::clipped;
-use toolgate_wire::{CallId, CallState};
+use toolgate_wire::{CallErrorCode, CallId, CallState};
 
 use super::{ReadAnswer, Review, StagedLine, StagedRead, arguments_of, placeholder};
 use crate::LearnedResults;
@@ -31,8 +32,6 @@ const MAX_POINT_TREE: usize = 1 << 20;
 
 /// The name under which the guest says that it depends on a value. No host function can have it: programs cannot write it.
 const COMMIT_POINT: &str = "toolgate:commit-point";
-/// The code of the reply that the guest makes a placeholder of.
-const STAGED: &str = "STAGED";
 
 /// What a rehearsal finds out.
 #[derive(Default)]
@@ -107,7 +106,7 @@ impl Rehearsal {
         self.has_room(length);
     }
 
-    fn add_line(&self, call: CallId, target: Target, arguments: String, decision: &Decision) -> u32 {
+    fn add_line(&self, call: CallId, target: Target, arguments: String, decision: &PolicyDecision) -> u32 {
         let (backend, tool) = parts(target);
         let rule = decision.rule.as_deref().filter(|_| decision.action == Action::Ask);
         let mut state = self.state.lock();
@@ -139,6 +138,7 @@ fn parts(target: Target) -> (Option<String>, String) {
 }
 
 /// The host of a rehearsal.
+#[derive(Clone)]
 pub(crate) struct RehearsalHost {
     pub(crate) rehearsal: Arc<Rehearsal>,
     pub(crate) bridge: Arc<Bridge>,
@@ -156,9 +156,19 @@ impl RehearsalHost {
         }
         let place = self.rehearsal.begin_read();
         let (target, arguments) = (call.target.clone(), call.args.clone());
+        let (id, run) = (call.id, self.asked.run.clone());
         let (rehearsal, answer) = (self.rehearsal.clone(), self.real.call(call));
         Box::pin(async move {
             let answer = answer.await;
+            // A function that is a tool fails with a code of its own, and a rule may ask because of what other processes counted.
+            let is_noticed = run.is_some_and(|run| run.needs_person(id));
+            let why = answer.as_ref().err().and_then(|error| {
+                needs_person(error).or_else(|| is_noticed.then(|| "a person is needed for it".to_owned()))
+            });
+            if let Some(why) = why {
+                rehearsal.end_at(format!("the answer to {target}: {why}"));
+                return std::future::pending().await;
+            }
             rehearsal.end_read(place, target, arguments, &answer);
             answer
         })
@@ -174,7 +184,8 @@ impl RehearsalHost {
         let name = call.target.to_string().replace('⟧', "?");
         let line = self.rehearsal.add_line(call.id, foretold.target.clone(), call.args, &foretold.decision);
         let message = format!("{name} was not sent: it is line {line} of the review");
-        let staged = HostError::not_sent(STAGED, message);
+        // The guest makes a placeholder of a reply with this code.
+        let staged = HostError::not_sent(CallErrorCode::Staged, message);
         ready(Err(staged.with_data(json!({ "line": line, "tool": name, "shape": shape }))))
     }
 
@@ -207,11 +218,30 @@ impl HostLayer for RehearsalHost {
             Ok(None) => return self.real.call(call),
             Err(error) => return ready(Err(error)),
         };
-        match self.bridge.foretell(&call.target, &arguments, &self.functions, &self.asked) {
-            Err(refused) => ready(Err(refused)),
-            Ok(foretold) if foretold.is_read() => self.read(call),
-            Ok(foretold) => self.write(call, &foretold),
-        }
+        let host = self.clone();
+        Box::pin(async move {
+            let RehearsalHost { bridge, functions, asked, .. } = &host;
+            match bridge.foretell_once_up(&call.target, &arguments, functions, asked).await {
+                Err(refused) => match needs_person(&refused) {
+                    Some(why) => {
+                        host.rehearsal.end_at(format!("the answer to {}: {why}", call.target));
+                        never().await
+                    }
+                    None => Err(refused),
+                },
+                Ok(foretold) if foretold.is_read() => host.read(call).await,
+                Ok(foretold) => host.write(call, &foretold).await,
+            }
+        })
+    }
+}
+
+/// Why a call waits for a person in a run that can wait; `None` where it failed for another reason.
+fn needs_person(error: &HostError) -> Option<String> {
+    match &error.code {
+        CallErrorCode::NeedsLogin => Some(clipped(&error.message, MAX_SHOWN).into_owned()),
+        CallErrorCode::InputRequired => Some("its server asks a person something".to_owned()),
+        _ => None,
     }
 }
 

@@ -2,16 +2,20 @@
 //!
 //! `toolgate doctor` looks at a worker from outside too; a service that runs other programs cannot tell its workers apart.
 
+use std::time::Duration;
+
 use axum::extract::{RawQuery, State};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolgate_engine::ComputeOptions;
 use toolgate_wire::report::{Isolation, IsolationLevel};
 
 use super::query::Query;
 use crate::refusal::Refusal;
 use crate::{Caller, HttpService};
+
+/// How long the program may take that shows what confines it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What confines programs.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -49,7 +53,7 @@ pub(crate) async fn read(
     RawQuery(query): RawQuery,
 ) -> Result<Json<DoctorReply>, Refusal> {
     Query::parse(&query.unwrap_or_default(), &[])?;
-    let report = service.runner().engine().compute("() => 1", "null", ComputeOptions::default()).await;
+    let report = service.runner().probe(PROBE_TIMEOUT).await;
     let layers = layers(&report.isolation);
     let gateway = service.gateway().filter(|_| caller.scope().sees_all_tools());
     let problems = gateway.map(|gateway| gateway.problems()).unwrap_or_default();

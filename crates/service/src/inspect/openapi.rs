@@ -166,9 +166,9 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
         let ok = json!({"description": "Signed out."});
         operation(schemas, "signOut", "Signs a browser out.", (204, ok), &[])
     };
-    let nobody = json!([]);
+    let no_key = json!([]);
     add(
         "/page/session",
-        json!({"get": signed_in.keyed(&nobody), "post": sign_in.keyed(&nobody), "delete": sign_out.keyed(&nobody)}),
+        json!({"get": signed_in.keyed(&no_key), "post": sign_in.keyed(&no_key), "delete": sign_out.keyed(&no_key)}),
     );
 }

@@ -1,7 +1,7 @@
 //! The runs of the recent past, in memory: a line for each, the whole of the last ones, and counts of each minute.
 //!
 //! Bounded by number and by bytes, whatever programs print and return. A run belongs to its caller; the routes above
-//! show it to nobody else. Nothing is written to disk.
+//! show it to no other caller. Nothing is written to disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 use toolgate_journal::unix_ms;
 use toolgate_run::{EndedRun, RunListener};
+use toolgate_wire::foreign_text::head_bytes;
 use toolgate_wire::{CallState, CallerScope, Target};
 
 /// Runs that have a line.
@@ -283,8 +284,8 @@ impl State {
             let Some(oldest) = self.lines.pop_front() else { break };
             self.line_bytes = self.line_bytes.saturating_sub(oldest.bytes());
         }
-        let starts = match run.call_starts.len() == line.calls {
-            true => run.call_starts.iter().take(MAX_STARTS).copied().collect(),
+        let starts = match run.noted.starts().len() == line.calls {
+            true => run.noted.starts().take(MAX_STARTS).collect(),
             false => Vec::new(),
         };
         let whole = WholeRun { line: line.clone(), text, report, starts };
@@ -354,7 +355,7 @@ fn report_text(run: &EndedRun<'_>) -> Option<Box<RawValue>> {
 
 /// The beginning of a text.
 fn cut(text: &str, most: usize) -> String {
-    text[..text.floor_char_boundary(most)].to_owned()
+    head_bytes(text, most).to_owned()
 }
 
 fn minute_of(ms: u64) -> u64 {
@@ -364,7 +365,7 @@ fn minute_of(ms: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
     use toolgate_run::{Door, Route, RunReport, Transfer};
     use toolgate_wire::{Access, CallRecord, Outcome, Report};
 
@@ -384,9 +385,8 @@ mod tests {
             text: Some("return 1"),
             origin: &toolgate_mcp::RequestOrigin::default(),
             trace: None,
-            call_starts: &[],
-            call_digests: &[],
-            call_arguments: &[],
+            noted: &Arc::default(),
+            at: SystemTime::UNIX_EPOCH,
             report: &report,
             transfer: Transfer::default(),
             saved: 100,

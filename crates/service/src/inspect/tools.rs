@@ -13,6 +13,7 @@ use toolgate_catalog::ToolRef;
 use toolgate_catalog::search::{one_line, ready_call};
 use toolgate_catalog::types::learned::{LearnedTypes, known_signature};
 use toolgate_catalog::types::{self, BREAKS_ITS_SCHEMA};
+use toolgate_functions::{HostFunction, docs, find};
 
 use super::query::Query;
 use crate::refusal::{Refusal, Shown};
@@ -22,6 +23,8 @@ use crate::{Caller, HttpService};
 /// Tools of one reply.
 pub(super) const MAX_TOOLS: u64 = 500;
 const DEFAULT_TOOLS: u64 = 50;
+/// Host functions of one reply.
+const MAX_FUNCTIONS: usize = 10;
 
 /// Tools.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -29,6 +32,9 @@ const DEFAULT_TOOLS: u64 = 50;
 pub(crate) struct ToolsReply {
     /// For a query the best first, otherwise sorted by name.
     tools: Vec<ToolLine>,
+    /// For a query: host functions that the task seems to need.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    functions: Vec<FunctionLine>,
     /// How many tools the caller may use.
     total: usize,
     /// `after` of the next page, if there is one.
@@ -51,6 +57,27 @@ pub(crate) struct ToolLine {
     signature: String,
     /// A call with placeholder arguments.
     call: String,
+}
+
+/// A host function in a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FunctionLine {
+    /// The function's name, by which a program calls it.
+    name: String,
+    /// Its description on one line.
+    description: String,
+    /// Its TypeScript signature.
+    signature: String,
+}
+
+impl FunctionLine {
+    fn of(function: &HostFunction) -> Self {
+        FunctionLine {
+            name: function.name().to_string(),
+            description: one_line(function.description()),
+            signature: docs::signature(function),
+        }
+    }
 }
 
 /// Everything about a tool.
@@ -110,7 +137,9 @@ pub(crate) async fn list(
         Some(task) => {
             let hits = catalog.search_where(task, limit, permits);
             let tools = hits.iter().filter_map(|hit| catalog.tool(&hit.backend, &hit.tool)).map(line).collect();
-            ToolsReply { tools, total, next: None }
+            let granted = service.runner().functions(&scope);
+            let functions = find(&granted, task).into_iter().take(MAX_FUNCTIONS).map(FunctionLine::of).collect();
+            ToolsReply { tools, functions, total, next: None }
         }
         None => {
             let after = query.text("after").map(place).transpose()?;
@@ -120,7 +149,7 @@ pub(crate) async fn list(
             let tools: Vec<ToolLine> = rest.by_ref().take(limit).map(line).collect();
             let next =
                 tools.last().filter(|_| rest.next().is_some()).map(|last| format!("{}/{}", last.backend, last.tool));
-            ToolsReply { tools, total, next }
+            ToolsReply { tools, functions: Vec::new(), total, next }
         }
     };
     answer(service.budget(), &reply)

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_run::durable::{DecisionKind, PendingView, RunStatus};
+use toolgate_wire::Limit;
+use toolgate_wire::limits::MB;
 
 use super::{EngineName, RunProfile, RunReply, Whole};
 
@@ -24,11 +26,11 @@ pub(crate) struct DurableRunBody {
     /// The functions that the program may call; without a list, all that the caller may use.
     pub(crate) functions: Option<Vec<String>>,
     /// Time limit in milliseconds. Time in which no process executes the run does not count.
-    #[schemars(with = "Option<u64>", range(min = 1, max = 600_000))]
+    #[schemars(with = "Option<u64>", range(min = Limit::Wall.spec().min, max = Limit::Wall.spec().max))]
     pub(crate) timeout_ms: Option<Whole>,
     /// Memory limit in megabytes.
     #[serde(rename = "maxHeapMB")]
-    #[schemars(with = "Option<u64>", range(min = 2, max = 1024))]
+    #[schemars(with = "Option<u64>", range(min = Limit::Memory.spec().min / MB, max = Limit::Memory.spec().max / MB))]
     pub(crate) max_heap_mb: Option<Whole>,
     /// The kind of run; `chain` if absent.
     pub(crate) profile: Option<RunProfile>,
@@ -148,7 +150,7 @@ pub(crate) struct PendingReply {
     login: Option<String>,
     /// When it was asked first, in milliseconds since 1970.
     asked_at: u64,
-    /// When the call fails if nobody has decided.
+    /// When the call fails if it is still undecided.
     expires_at: u64,
     /// What the question is about, where no rule asks: `{"kind": "unknownEffect", "call", "sentAt"}` or
     /// `{"kind": "changedSchema", "schema"}`, or `{"kind": "form", "message", "schema"}`.

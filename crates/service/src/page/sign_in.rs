@@ -34,7 +34,7 @@ pub(crate) struct SignInRequest {
 pub(crate) struct SignedInReply {
     /// Whether the service asks for credentials at all.
     required: bool,
-    /// The name of the key; empty for the user of this machine, absent if nobody is signed in.
+    /// The name of the key; empty for the user of this machine, absent without a sign-in.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<String>,
     /// The token to send as `x-toolgate-csrf` with every request; only in the reply to a sign-in.
@@ -48,7 +48,7 @@ pub(crate) struct SignedInReply {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LinkReply {
-    /// What to open in a browser. Whoever has it first is signed in.
+    /// What to open in a browser. The first to open it is signed in.
     url: String,
     /// How many seconds it can be used.
     expires_in_seconds: u64,

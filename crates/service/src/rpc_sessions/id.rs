@@ -28,7 +28,7 @@ impl ExecutionId {
     }
 
     /// An id that no session has, looked up in place of an invalid one so that both take the same time.
-    pub(super) fn nobody() -> Self {
+    pub(super) fn of_no_session() -> Self {
         Self("0".repeat(2 * BYTES))
     }
 

@@ -19,10 +19,14 @@ pub struct SessionTtl(Duration);
 pub struct BadTtl;
 
 impl SessionTtl {
+    /// The shortest, in milliseconds.
+    pub const MIN_MS: u64 = 100;
+    /// The longest, in milliseconds.
+    pub const MAX_MS: u64 = 24 * 60 * 60 * 1000;
     /// The shortest.
-    pub const MIN: Duration = Duration::from_millis(100);
+    pub const MIN: Duration = Duration::from_millis(Self::MIN_MS);
     /// The longest.
-    pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    pub const MAX: Duration = Duration::from_millis(Self::MAX_MS);
 
     /// Checks a lifetime.
     pub fn new(ttl: Duration) -> Result<Self, BadTtl> {
@@ -127,7 +131,7 @@ impl RpcSessions {
     pub async fn authorise(&self, id: &str, token: &str, function: &str) -> Result<SessionGrant, AuthoriseError> {
         let presented = TokenHash::of(token);
         let parsed = ExecutionId::parse(id);
-        let execution_id = parsed.clone().unwrap_or_else(ExecutionId::nobody);
+        let execution_id = parsed.clone().unwrap_or_else(ExecutionId::of_no_session);
         let record = self.store.get(&execution_id).await?;
         let stored = record.as_ref().map_or_else(TokenHash::of_nothing, |record| record.token_hash.clone());
         let same = stored.matches(&presented);

@@ -65,7 +65,7 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Listens at a path with mode 0600: whoever can open it is this user (or root). Replaces the socket of a server that has
+/// Listens at a path with mode 0600: only this user (or root) can open it. Replaces the socket of a server that has
 /// ended.
 pub fn listen_unix(path: &Path) -> io::Result<Listener> {
     check_unused(path)?;

@@ -14,10 +14,11 @@ use crate::body::{self, escaped};
 use crate::limits::RequestedLimits;
 use crate::messages::{EngineName, RunProfile, Whole};
 use crate::refusal::Refusal;
-use crate::run::{Output, context, named, staging};
+use crate::run::{Output, ProgramFields, named};
 use crate::{Caller, HttpService};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
-use toolgate_run::{Door, Durability, RunRequest};
+use toolgate_mcp::RequestOrigin;
+use toolgate_run::{Door, RunRequest};
 
 /// The most bytes of signatures; each is compiled, which costs more than its bytes.
 const MAX_SIGNATURES: usize = 256 * 1024;
@@ -90,45 +91,42 @@ pub(super) fn parse(text: &[u8]) -> Result<Handshake, Refusal> {
 
 impl Handshake {
     /// Checks everything that can be checked before the run, and builds the request.
-    pub(super) fn admit(self, service: &HttpService, caller: &Caller) -> Result<Admitted, Refusal> {
+    pub(super) fn admit(
+        self,
+        service: &HttpService,
+        caller: &Caller,
+        origin: RequestOrigin,
+    ) -> Result<Admitted, Refusal> {
         let scope = caller.scope();
         let own = service.runner().functions(&scope);
         let own = match &self.builtins {
             Some(names) => named(&own, names, "/builtins")?,
             None => own,
         };
-        let (durable, staging) = (self.durability(), staging(self.stage));
-        if staging.is_on() && self.functions.is_some() {
+        if self.stage == Some(true) && self.functions.is_some() {
             let message = "a staged run goes on without its caller after the review: it cannot call functions that the caller lends";
             return Err(Refusal::field("/stage", message));
         }
         let (remote_functions, outgoing) = RemoteFunctions::new();
         let functions = own.merged(&caller_functions(self.functions.as_deref(), &remote_functions)?);
-        let profile = self.profile.unwrap_or_default().into();
-        let limits = RequestedLimits { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb };
         let output = Output::checked(self.max_output_size, self.intent)?;
+        let fields = ProgramFields {
+            code: self.code,
+            context: self.context,
+            profile: self.profile,
+            engine: self.engine,
+            limits: RequestedLimits { timeout_ms: self.timeout_ms, max_heap_mb: self.max_heap_mb },
+            durable: self.durable,
+            stage: self.stage,
+        };
         let request = RunRequest {
-            data: context(self.context)?,
-            limits: limits.checked(service.runner(), profile)?,
-            caller: scope,
             functions: Some(functions),
-            engine: self.engine.map(|interpreter| interpreter.0),
             observer: Some(remote_functions.clone()),
             door: Door::WebSocket,
-            durable,
-            staging,
-            ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
+            origin,
+            ..fields.request(service.runner(), scope)?
         };
         Ok(Admitted { request, output, remote_functions, outgoing })
-    }
-
-    /// As for `/v1/run`.
-    fn durability(&self) -> Durability {
-        match (self.durable, self.stage) {
-            (Some(true), _) | (_, Some(true)) => Durability::Durable,
-            (Some(false), _) => Durability::Volatile,
-            (None, _) => Durability::WhenAsked,
-        }
     }
 }
 

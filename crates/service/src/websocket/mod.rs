@@ -25,11 +25,13 @@ use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::json;
 
 use super::refusal::Refusal;
-use super::{Caller, HttpService};
+use super::{Caller, HttpService, trace};
+use toolgate_mcp::RequestOrigin;
 
 /// The largest message, in bytes. Above the limit of a function's reply, so that replies can be read after one that is over
 /// that limit. After a larger message no reply can be read.
@@ -38,19 +40,21 @@ const MAX_MESSAGE: usize = 2 * 1024 * 1024;
 pub(super) async fn upgrade(
     State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     websocket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Refusal> {
     let websocket = websocket.map_err(|_| Refusal::UpgradeRequired)?;
     let permit = service.websocket_permit().ok_or_else(|| Refusal::unavailable("too many WebSockets are open"))?;
+    let origin = trace::origin(&headers);
     let websocket = websocket.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
     Ok(websocket.on_upgrade(async move |websocket| {
         let _permit = permit;
-        serve(service, caller, websocket).await;
+        serve(service, caller, origin, websocket).await;
     }))
 }
 
 /// Serves one WebSocket.
-async fn serve(service: HttpService, caller: Caller, mut websocket: WebSocket) {
+async fn serve(service: HttpService, caller: Caller, origin: RequestOrigin, mut websocket: WebSocket) {
     let opened = tokio::select! {
         opened = tokio::time::timeout(service.limits().handshake_time, first_message(&mut websocket)) => opened,
         () = service.shutdown().begin.cancelled() => return close(&mut websocket, close_code::AWAY, "shutting down").await,
@@ -60,7 +64,7 @@ async fn serve(service: HttpService, caller: Caller, mut websocket: WebSocket) {
         Ok(None) => return,
         Err(_) => return close(&mut websocket, close_code::POLICY, "no first message was received in time").await,
     };
-    let run = handshake::parse(text.as_bytes()).and_then(|handshake| handshake.admit(&service, &caller));
+    let run = handshake::parse(text.as_bytes()).and_then(|handshake| handshake.admit(&service, &caller, origin));
     match run {
         Ok(run) => session::run(&service, websocket, run).await,
         Err(refusal) => {

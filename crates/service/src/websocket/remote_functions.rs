@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use toolgate_engine::Observer;
 use toolgate_engine::host::Target;
 use toolgate_wire::frame::Stream;
-use toolgate_wire::{ByteBudget, BytePermit};
+use toolgate_wire::{ByteBudget, BytePermit, CallErrorCode};
 
 use crate::body::{self, Share};
 use crate::measured_json::MeasuredJson;
@@ -217,6 +217,7 @@ fn failure(error: &RawValue) -> FunctionError {
         Value::Object(fields) => {
             let message = fields.get("message").and_then(Value::as_str).unwrap_or("the function failed").to_owned();
             let code = fields.get("code").and_then(Value::as_str).unwrap_or_default();
+            let code = if CallErrorCode::named(code).is_reserved() { "" } else { code };
             FunctionError::failed(message).with_custom_code(code).with_data(error)
         }
         _ => FunctionError::failed("the function failed").with_data(error),
@@ -271,6 +272,14 @@ mod tests {
             });
         }
         ends
+    }
+
+    #[tokio::test]
+    async fn a_function_of_a_caller_names_no_code_that_toolgate_acts_on() {
+        let budget = ByteBudget::new("this run", 100_000);
+        let replies = ["E7", "TIMEOUT", "STAGED", "DENIED", "NEEDS_LOGIN"];
+        let replies = replies.map(|code| format!(r#""error":{{"code":"{code}","message":"no","line":1}}"#));
+        assert_eq!(ends(&budget, &replies).await, ["E7", "TIMEOUT", "FAILED", "FAILED", "FAILED"]);
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use crate::harness::{Case, cases};
 use crate::support::{Ask, Server, Setup, globs, http, key, rate, start};
 use serde_json::json;
 use toolgate_config::checked::Http;
-use toolgate_config::values::{HostName, HttpAuth, Origin, Setting};
+use toolgate_config::values::{HostName, HttpAuth, MetricsAccess, Origin, Setting};
 use toolgate_service::{AdmissionRules, LocalToken, ServerLimits, Shutdown, listen_unix, serve};
 use toolgate_wire::CallRate;
 
@@ -25,6 +25,8 @@ pub(crate) fn cases() -> Vec<Case> {
         without_keys_and_token_nobody_is_admitted,
         a_unix_socket_is_open_to_its_user_only,
         wrong_keys_slow_their_address_down,
+        the_key_for_metrics_opens_nothing_else,
+        metrics_are_for_callers_for_one_key_or_open,
     ]
 }
 
@@ -63,6 +65,50 @@ async fn with_keys_a_request_without_a_key_is_refused() {
     }
     let document = server.ask("GET", "/v1/openapi.json").bearer("all-key").send().await.json();
     assert_eq!(document["paths"]["/v1/run"]["post"]["security"], json!([{"key": []}]));
+}
+
+/// With keys, and a key for metrics.
+fn with_metrics(metrics: MetricsAccess) -> Setup {
+    let http = Http { metrics, metrics_key: Some(key("scrape").hash), ..http(vec![key("all")]) };
+    Setup { http, ..Setup::default() }
+}
+
+async fn the_key_for_metrics_opens_nothing_else() {
+    let server = start(with_metrics(MetricsAccess::Callers)).await;
+    let scraped = server.ask("GET", "/metrics").bearer("scrape-key").send().await;
+    assert_eq!(scraped.status, 200);
+    assert!(scraped.body.contains("toolgate_backend_ready{backend="), "{}", scraped.body);
+    assert_eq!(run(&server, "return 1").bearer("scrape-key").send().await.refusal(), "401 UNAUTHORIZED");
+    for path in ["/v1/functions", "/v1/stats", "/v1/history", "/v1/tools", "/v1/openapi.json", "/v1/run/ws"] {
+        let answer = server.ask("GET", path).bearer("scrape-key").send().await;
+        assert_eq!(answer.refusal(), "401 UNAUTHORIZED", "{path}");
+    }
+    assert_eq!(server.ask("POST", "/metrics").bearer("scrape-key").send().await.status, 405);
+}
+
+async fn metrics_are_for_callers_for_one_key_or_open() {
+    for (access, expected) in [
+        (MetricsAccess::Callers, [200, 200, 401, 401]),
+        (MetricsAccess::Key, [200, 401, 401, 401]),
+        (MetricsAccess::Open, [200, 200, 200, 200]),
+    ] {
+        let server = start(with_metrics(access)).await;
+        let mut found = Vec::new();
+        for presented in [Some("scrape-key"), Some("all-key"), Some("guess"), None] {
+            let ask = server.ask("GET", "/metrics");
+            let answer = presented.into_iter().fold(ask, Ask::bearer).send().await;
+            // The other key may use no backend, and a request without a key learns totals and no names.
+            let shows = answer.body.contains("toolgate_backend_ready{");
+            assert_eq!(shows, presented == Some("scrape-key"), "{access:?} {presented:?}");
+            assert_eq!(
+                answer.body.contains("toolgate_runs_in_flight"),
+                answer.status == 200,
+                "{access:?} {presented:?}"
+            );
+            found.push(answer.status);
+        }
+        assert_eq!(found, expected, "{access:?}");
+    }
 }
 
 async fn health_needs_no_key() {

@@ -392,7 +392,7 @@ async fn a_question_expires() {
     let code = "try { await bank.pay({ call: 1 }) } catch (e) { return [e.code, e.message] }";
     let run = server.begin(json!({"code": code})).await;
     let ended = server.ended(&run).await;
-    assert_eq!(ended["report"]["value"], json!(["EXPIRED", "nobody decided in time"]), "{ended}");
+    assert_eq!(ended["report"]["value"], json!(["EXPIRED", "no decision came in time"]), "{ended}");
 }
 
 async fn a_paused_run_is_aborted() {

@@ -145,6 +145,10 @@ async fn tools_are_those_of_the_caller() {
     let get = async |key: &str, path: &str| server.ask("GET", path).bearer(key).send().await;
     let listed = get("alice-key", "/v1/tools?query=find+something&limit=5").await.json();
     assert_eq!((&listed["tools"][0]["spelling"], &listed["total"]), (&json!("shop.find"), &json!(2)));
+    // A task finds host functions too, as it does for a model; a list of all tools has none.
+    let found = get("alice-key", "/v1/tools?query=add+numbers&limit=5").await.json();
+    assert!(found["functions"][0]["signature"].as_str().is_some_and(|it| it.starts_with("add(")), "{found}");
+    assert_eq!(get("alice-key", "/v1/tools").await.json().get("functions"), None);
     let described = get("alice-key", "/v1/tools/shop/find").await.json();
     assert!(described["inputSchema"].is_object() && described["types"].is_string(), "{described}");
     for (key, total) in [("bob-key", 0), ("carol-key", 0)] {

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use toolgate_bridge::approvals::{AskedCall, Verdict};
-use toolgate_bridge::{Answer as ToolAnswer, Bridge, Provider, ProviderFuture, RequestContext, scripted::Script};
+use toolgate_bridge::{Answer as ToolAnswer, Bridge, Provider, ProviderFuture, RequestContext, scripted::ToolScript};
 use toolgate_catalog::CatalogHandle;
 use toolgate_config::Env;
 use toolgate_config::checked::{Http, Key};
@@ -74,7 +74,8 @@ impl Provider for Bank {
     fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
         let (paid, approvers, expires) = (self.paid.clone(), self.approvers.clone(), self.expires);
         Box::pin(async move {
-            let approver = asked.approver.ok_or_else(|| HostError::not_sent("DENIED", "nobody can be asked"))?;
+            let approver = asked.approver.clone();
+            let approver = approver.ok_or_else(|| HostError::not_sent("DENIED", "no person can be asked"))?;
             let call = AskedCall {
                 call_id: arguments["call"].as_u64().expect("a number"),
                 target: Target::Tool { backend: "bank".into(), tool },
@@ -93,8 +94,12 @@ impl Provider for Bank {
                     paid.lock().push(sent.clone());
                     Ok(ToolAnswer::Value(json!({"paid": sent["amount"]})))
                 }
-                Verdict::Expired => Err(HostError::not_sent("EXPIRED", "nobody decided in time")),
-                Verdict::Deny { reason } | Verdict::Stop { reason } => Err(HostError::not_sent("DENIED", reason)),
+                Verdict::Expired => Err(HostError::not_sent("EXPIRED", "no decision came in time")),
+                Verdict::Deny { reason } => Err(HostError::not_sent("DENIED", reason)),
+                Verdict::Stop { reason } => {
+                    asked.stop_run(&reason).await;
+                    Err(HostError::not_sent("DENIED", reason))
+                }
             }
         })
     }
@@ -255,7 +260,7 @@ pub(crate) async fn start(setup: Setup) -> Server {
         "shop": {"tools": [{"name": "find", "reply": {"found": "{{what}}"}}]},
         "bank": {"tools": [pay]},
     }});
-    let script = Script::parse(&tools.to_string()).expect("a script");
+    let script = ToolScript::parse(&tools.to_string()).expect("a script");
     let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
     script.providers().for_each(|(name, provider)| bridge.provide(name, provider));
     let bank = Arc::new(Bank { paid: setup.paid.clone(), approvers: setup.approvers, expires: setup.expires });

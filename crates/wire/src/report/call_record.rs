@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CallErrorCode;
 use crate::foreign_text::clipped;
 use crate::frame::Target;
 
@@ -57,17 +58,19 @@ pub struct CallRecord {
     pub error: Option<String>,
     /// Its code, such as `NOT_READY`: what a program sees as the `code` of its `ToolError`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_code: Option<String>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub error_code: Option<CallErrorCode>,
     /// What the policy decided about it, where it has a rule for it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Box<CallDecision>>,
+    pub decision: Option<Box<DecisionRecord>>,
 }
 
 /// What the policy decided about a call, and what a person did where one was asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CallDecision {
+// Its name in the OpenAPI document stays.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CallDecision"))]
+pub struct DecisionRecord {
     /// What the policy says: `allow`, `ask` or `deny`.
     #[serde(rename = "do")]
     pub action: &'static str,
@@ -89,7 +92,7 @@ pub struct CallDecision {
     pub sent_arguments: Option<String>,
 }
 
-impl CallDecision {
+impl DecisionRecord {
     /// Notes that other arguments were sent than the program gave. Both are cut to a bound.
     pub fn edited(&mut self, asked: &str, sent: &str) {
         self.asked_arguments = Some(clipped(asked, MAX_RECORD_ARGUMENTS).into_owned());
@@ -134,11 +137,11 @@ impl CallRecord {
         self.reply_bytes = reply_bytes as u64;
     }
 
-    /// The call gave no value. Code and message are cut to a bound.
-    pub fn failed(&mut self, state: CallState, code: &str, message: &str) {
+    /// The call gave no value. A foreign code and the message are cut to a bound.
+    pub fn failed(&mut self, state: CallState, code: &CallErrorCode, message: &str) {
         self.state = state;
         self.error = Some(clipped(message, MAX_RECORD_ERROR).into_owned());
-        self.error_code = Some(clipped(code, MAX_RECORD_NAME).into_owned());
+        self.error_code = Some(code.clipped(MAX_RECORD_NAME));
     }
 
     /// `backend.tool`, or a host function's name. For people: a decision looks at [`CallRecord::target`].

@@ -39,8 +39,8 @@ pub const MAX_NODES: usize = 2_000;
 /// Maximum nesting depth; deeper values may be anything.
 pub const MAX_DEPTH: usize = 16;
 
-/// Version of the exported form.
-const VERSION: u32 = 1;
+/// Version of the exported form of a type.
+pub const VERSION: u32 = 1;
 
 /// The type of the results of one tool, as far as they were seen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,6 +138,27 @@ impl LearnedType {
     pub fn export(&self) -> Value {
         let exported = Exported { version: VERSION, results: self.results, shape: self.shape.clone() };
         serde_json::to_value(exported).unwrap_or_default()
+    }
+
+    /// The text for a store that several gateways add to: what it has of this tool, with these results as well. A text that cannot be
+    /// read counts as none. A type whose text is longer than `room` becomes `any`.
+    pub fn added_to(&self, kept: Option<&str>, room: usize) -> String {
+        let mut all = kept.and_then(|text| Self::read(text).ok()).unwrap_or_default();
+        all.merge(self);
+        let text = all.export().to_string();
+        if text.len() <= room {
+            return text;
+        }
+        all.forget();
+        all.export().to_string()
+    }
+
+    /// Reads the text of a store, as [`import`](Self::import) does.
+    ///
+    /// # Errors
+    /// If it is no exported type, or of another version.
+    pub fn read(text: &str) -> Result<Self, LearnError> {
+        Self::import(&serde_json::from_str(text).map_err(LearnError::Damaged)?)
     }
 
     /// Reads an exported type. Whatever it says, the bounds and the rule for keys hold afterwards.

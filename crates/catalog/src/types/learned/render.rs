@@ -7,15 +7,50 @@ use super::super::shape::{Field as TypeField, Notes, Type, UNKNOWN};
 use super::super::signature::{self, MAX_SIGNATURE};
 use super::fields::Field;
 use super::shape::{Format, Shape};
-use super::{LearnedType, LearnedTypes};
+use super::{LearnedType, LearnedTypes, MAX_DEPTH};
 
-/// How deep a type is printed on one line, most first; the first that fits is used.
-const DEPTHS: [usize; 5] = [8, 5, 3, 2, 1];
+/// How much of a type is printed.
+#[derive(Debug, Clone, Copy)]
+struct Detail {
+    /// What is deeper is `unknown`.
+    depth: usize,
+    /// Fields of one object, those that most objects have first.
+    fields: usize,
+}
+
+/// How much is printed on one line, most first; the first that fits is used. All keys are worth more than the types of
+/// what lies deep below them.
+const DETAILS: [Detail; 14] = [
+    Detail { depth: 8, fields: usize::MAX },
+    Detail { depth: 5, fields: usize::MAX },
+    Detail { depth: 3, fields: usize::MAX },
+    Detail { depth: 2, fields: usize::MAX },
+    Detail { depth: 5, fields: 32 },
+    Detail { depth: 5, fields: 16 },
+    Detail { depth: 3, fields: 16 },
+    Detail { depth: 5, fields: 8 },
+    Detail { depth: 3, fields: 8 },
+    Detail { depth: 3, fields: 4 },
+    Detail { depth: 2, fields: 4 },
+    Detail { depth: 3, fields: 2 },
+    Detail { depth: 2, fields: 2 },
+    Detail { depth: 1, fields: 2 },
+];
 
 impl LearnedType {
     /// The type on one line: `{ id: number; title?: string }[]`.
     pub fn typescript(&self) -> String {
-        self.printed(MAX_SIGNATURE)
+        self.typescript_within(MAX_SIGNATURE).unwrap_or_else(|| "any".to_owned())
+    }
+
+    /// The type on one line of at most `max` bytes, with fewer fields and levels if need be.
+    pub fn typescript_within(&self, max: usize) -> Option<String> {
+        DETAILS.iter().map(|&detail| self.printed(detail)).find(|text| text.len() <= max)
+    }
+
+    /// The type on one line with everything that is known of it, for a file.
+    pub(in super::super) fn whole_typescript(&self) -> String {
+        self.printed(Detail { depth: MAX_DEPTH + 1, fields: usize::MAX })
     }
 
     /// What is said beside the type: `// learned from 37 results`.
@@ -26,16 +61,13 @@ impl LearnedType {
 
     /// The type down to `depth` levels.
     pub(in super::super) fn shape_for_check(&self, depth: usize) -> Type {
-        type_of(&self.shape, depth)
+        type_of(&self.shape, Detail { depth, fields: usize::MAX })
     }
 
-    fn printed(&self, max: usize) -> String {
-        let at = |depth: usize| {
-            let mut text = String::new();
-            print(&mut text, &type_of(&self.shape, depth), Layout::Line);
-            text
-        };
-        DEPTHS.iter().map(|&depth| at(depth)).find(|text| text.len() <= max).unwrap_or_else(|| "any".to_owned())
+    fn printed(&self, detail: Detail) -> String {
+        let mut text = String::new();
+        print(&mut text, &type_of(&self.shape, detail), Layout::Line);
+        text
     }
 }
 
@@ -61,14 +93,13 @@ pub fn known_signature(tool: ToolRef<'_>, learned: &LearnedTypes) -> String {
     }
 }
 
-/// The type of a place, down to `depth` levels; what is deeper is `unknown`.
-fn type_of(shape: &Shape, depth: usize) -> Type {
+/// The type of a place.
+fn type_of(shape: &Shape, detail: Detail) -> Type {
     if shape.any {
         return Type::Word("any");
     }
-    if depth == 0 {
-        return UNKNOWN;
-    }
+    let Some(depth) = detail.depth.checked_sub(1) else { return UNKNOWN };
+    let below = Detail { depth, ..detail };
     let mut members: Vec<Type> = string(shape).into_iter().collect();
     for (count, word) in [(shape.integers.saturating_add(shape.fractions), "number"), (shape.booleans, "boolean")] {
         if count > 0 {
@@ -76,11 +107,11 @@ fn type_of(shape: &Shape, depth: usize) -> Type {
         }
     }
     if shape.arrays > 0 {
-        let items = shape.items.as_deref().map_or(UNKNOWN, |items| type_of(items, depth - 1));
+        let items = shape.items.as_deref().map_or(UNKNOWN, |items| type_of(items, below));
         members.push(Type::Array(Box::new(items)));
     }
     if shape.objects > 0 {
-        members.push(object(shape, depth));
+        members.push(object(shape, below));
     }
     if shape.nulls > 0 {
         members.push(Type::Word("null"));
@@ -95,21 +126,23 @@ fn type_of(shape: &Shape, depth: usize) -> Type {
     }
 }
 
-fn object(shape: &Shape, depth: usize) -> Type {
+/// The type of objects; `below` is for the values of their fields.
+fn object(shape: &Shape, below: Detail) -> Type {
     let mut fields: Vec<(&str, &Field)> = shape.fields.iter().collect();
     // Keys that every object has come first: they are what a reader looks for.
     fields.sort_by_key(|(_, field)| std::cmp::Reverse(field.present));
-    let fields = fields.into_iter().map(|(name, field)| TypeField {
+    let omitted = fields.len().saturating_sub(below.fields);
+    let fields = fields.into_iter().take(below.fields).map(|(name, field)| TypeField {
         name: name.to_owned(),
         optional: !shape.is_required(field),
-        shape: type_of(&field.shape, depth - 1),
+        shape: type_of(&field.shape, below),
         notes: Notes::default(),
     });
     let fields: Vec<TypeField> = fields.collect();
     // An index signature must fit the named fields too, so beside them it is `unknown`.
     let others = shape.others.as_deref();
-    let index = others.map(|others| if fields.is_empty() { type_of(others, depth - 1) } else { UNKNOWN });
-    Type::Object { fields, omitted: 0, index: index.map(Box::new) }
+    let index = others.map(|others| if fields.is_empty() { type_of(others, below) } else { UNKNOWN });
+    Type::Object { fields, omitted, index: index.map(Box::new) }
 }
 
 /// The type of strings, with the format that all of them have: `string /* date-time */`.

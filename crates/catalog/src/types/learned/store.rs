@@ -97,6 +97,27 @@ impl LearnedTypes {
         Some(self.types.entry(backend.to_owned()).or_default().entry(tool.to_owned()).or_default())
     }
 
+    /// Replaces what was learned of a tool. Nothing happens where there are too many tools.
+    pub fn set(&mut self, backend: &str, tool: &str, learned: LearnedType) {
+        self.change(backend, tool, |known| *known = learned);
+    }
+
+    /// Every tool with what was learned of it.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &LearnedType)> {
+        self.types
+            .iter()
+            .flat_map(|(backend, tools)| tools.iter().map(|(tool, learned)| (backend.as_str(), tool.as_str(), learned)))
+    }
+
+    /// Whether both say the same of the same tools. Numbers of results matter up to `enough` of them.
+    pub fn is_same(&self, other: &Self, enough: u64) -> bool {
+        let counted = |learned: &LearnedType| learned.results().min(enough);
+        self.len() == other.len()
+            && self.iter().zip(other.iter()).all(|((backend, tool, own), (its_backend, its_tool, its))| {
+                (backend, tool) == (its_backend, its_tool) && counted(own) == counted(its) && own.is_same_type(its)
+            })
+    }
+
     /// What was learned of a tool.
     pub fn get(&self, backend: &str, tool: &str) -> Option<&LearnedType> {
         self.types.get(backend)?.get(tool)
@@ -210,6 +231,19 @@ impl LearnedTypes {
         all.save(path)?;
         Ok(all)
     }
+
+    /// Takes everything out of a file that other processes add to: it is not there afterwards.
+    ///
+    /// # Errors
+    /// As those of [`add_to`](Self::add_to).
+    pub fn take_out_of(path: &Path) -> io::Result<Self> {
+        let _locked = lock(path)?;
+        let all = Self::load_replaceable(path)?;
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(all),
+        }
+    }
 }
 
 /// Locks a file for writers. The lock ends with the returned file, also if the process is killed.
@@ -267,10 +301,11 @@ mod tests {
 
     #[test]
     fn a_new_key_widens_a_type_however_deep_it_is() {
-        // So many keys that the printed type ends above the new one.
-        let record = |inner: &str| {
+        // So many keys that the printed type omits the one that changes.
+        let record = |last: &str| {
+            let inner = |n: usize| if n == 39 { last } else { r#"{"c":1}"# };
             let keys: Vec<String> =
-                (0..40).map(|n| format!(r#""a_key_with_a_long_name_{n}":{{"b":{inner}}}"#)).collect();
+                (0..40).map(|n| format!(r#""a_key_with_a_long_name_{n}":{{"b":{}}}"#, inner(n))).collect();
             format!("{{{}}}", keys.join(","))
         };
         let mut types = LearnedTypes::default();
@@ -317,6 +352,49 @@ mod tests {
         let mut twice = types.clone();
         twice.merge(&types);
         assert!(twice.nodes <= MAX_ALL_NODES + twice.len() && twice.nodes == counted(&twice));
+    }
+
+    #[test]
+    fn what_a_store_has_is_merged_and_bounded() {
+        let one = LearnedType::of(r#"{"a":1}"#).unwrap();
+        let text = LearnedType::of(r#"{"a":"x","b":1}"#).unwrap().added_to(Some(&one.added_to(None, 1 << 20)), 1 << 20);
+        let both = LearnedType::read(&text).unwrap();
+        assert_eq!((both.results(), both.typescript().as_str()), (2, "{ a: string | number; b?: number }"));
+        // What is no type counts as none.
+        for broken in ["", "[]", "{", r#"{"version":1,"results":1,"shape":{"canary":1}}"#, &"[".repeat(1 << 20)] {
+            assert!(LearnedType::read(broken).is_err(), "{broken:.20}");
+            assert_eq!(LearnedType::read(&one.added_to(Some(broken), 1 << 20)).unwrap(), one);
+        }
+        let large = LearnedType::read(&one.added_to(None, 60)).unwrap();
+        assert_eq!((large.results(), large.typescript().as_str()), (1, "any"), "where there is no room it is any");
+        // Keys of a store that are no names of fields are not shown.
+        let keys = r#"{"version":1,"results":1,"shape":{"objects":1,"fields":{"canary 5f1d":{"present":1}}}}"#;
+        assert!(!LearnedType::read(keys).unwrap().typescript().contains("canary"));
+    }
+
+    #[test]
+    fn types_are_the_same_whatever_was_counted() {
+        let seen = |results: u64, json: &str| {
+            let mut types = LearnedTypes::default();
+            (0..results).for_each(|_| drop(types.observe("b", "t", json)));
+            types
+        };
+        assert!(seen(3, r#"{"a":1}"#).is_same(&seen(9, r#"{"a":2}"#), 3));
+        assert!(!seen(2, r#"{"a":1}"#).is_same(&seen(3, r#"{"a":1}"#), 3), "the third result counts");
+        assert!(!seen(3, r#"{"a":1}"#).is_same(&seen(3, r#"{"a":"x"}"#), 3));
+        assert!(!seen(3, r#"{"a":1}"#).is_same(&LearnedTypes::default(), 3));
+    }
+
+    #[test]
+    fn a_file_is_taken_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("learned.json");
+        assert!(LearnedTypes::take_out_of(&path).unwrap().is_empty());
+        let mut types = LearnedTypes::default();
+        types.observe("b", "t", r#"{"a":1}"#).unwrap();
+        types.add_to(&path).unwrap();
+        assert_eq!(LearnedTypes::take_out_of(&path).unwrap(), types);
+        assert!(LearnedTypes::load(&path).is_empty() && !path.exists());
     }
 
     #[test]

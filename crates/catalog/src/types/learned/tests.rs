@@ -46,6 +46,48 @@ fn a_key_that_not_every_object_has_is_optional() {
 }
 
 #[test]
+fn keys_that_most_objects_have_come_first() {
+    check(&[json!([{ "z": 1, "a": 1 }, { "z": 2 }])], "{ z: number; a?: number }[]");
+}
+
+/// A record of so many keys; `last` is in every record, the others in one of two.
+fn wide_records(keys: u8) -> LearnedType {
+    let name = |n: u8| format!("field_{}{}", char::from(b'a' + n / 26), char::from(b'a' + n % 26));
+    let mut record: serde_json::Map<String, Value> = (0..keys - 1).map(|n| (name(n), json!("text"))).collect();
+    record.insert("last".into(), json!({ "deep": 1 }));
+    learn(&[json!([record]), json!([{ "last": { "deep": 2 } }])])
+}
+
+#[test]
+fn a_type_of_many_keys_is_shortened_and_not_dropped() {
+    let learned = wide_records(45);
+    let shown = learned.typescript();
+    assert!(shown.starts_with("{ last: { deep: number }; field_aa?: string; "), "{shown}");
+    assert!(shown.len() <= 600 && shown.ends_with(" /* and 29 more */ }[]"), "{shown}");
+    let short = "{ last: { deep: unknown }; field_aa?: string; /* and 43 more */ }[]";
+    assert_eq!(learned.typescript_within(80).as_deref(), Some(short));
+    assert_eq!(learned.typescript_within(5), None);
+}
+
+#[test]
+fn a_declaration_file_and_a_hit_show_a_type_of_many_keys() {
+    let tools: Vec<Tool> = [json!({ "name": "wide", "description": "Lists wide records." })]
+        .into_iter()
+        .filter_map(Tool::from_raw)
+        .collect();
+    let listing = Listing { name: "b".into(), state: BackendState::Ready, tools, tags: Vec::new() };
+    let catalog = Catalog::new(vec![listing]);
+    let mut types = LearnedTypes::default();
+    types.add("b", "wide", &wide_records(45));
+    let file = super::super::declaration_with(&catalog, &types);
+    assert!(file.contains("field_br?: string") && !file.contains("more */"), "{file}");
+    let hits = catalog.search("wide records", 1, None);
+    let line = hits[0].line_with(catalog.tool("b", "wide").unwrap(), &types);
+    assert!(line.starts_with("b.wide(): Promise<{ last: { deep: number }; field_aa?: string; "), "{line}");
+    assert!(line.len() <= 280 && line.ends_with("— Lists wide records. // learned from 2 results"), "{line}");
+}
+
+#[test]
 fn keys_that_may_be_data_are_not_stored() {
     let by_address = json!({ "anna@example.com": 1, "bob@example.com": 2 });
     check(&[by_address], "{ [key: string]: number }");

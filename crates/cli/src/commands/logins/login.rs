@@ -4,6 +4,7 @@
 //! can be pasted here as well; the login takes whichever comes first.
 
 use std::io::BufRead;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,10 +13,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use toolgate_config::Checked;
 use toolgate_gateway::runtime::{LoginNeed, LoginTarget, LoginTargetError};
-use toolgate_mcp::client::auth::{AuthorizationResponse, Grant, LoginStatus, PendingLogin};
+use toolgate_mcp::client::auth::{
+    AuthError, AuthorizationResponse, Grant, LoginStatus, PendingLogin, RedirectListener,
+};
 
 use super::super::servers::configuration;
+use super::super::servers::edit::own_file;
 use super::super::{Exit, Usage};
+use super::client::ask_for_client;
 use crate::args::logins::{LoginArgs, LogoutArgs};
 use crate::browser;
 use crate::consent::{ask, is_interactive};
@@ -35,12 +40,19 @@ struct Manner<'a> {
     opens_browser: bool,
     port: Option<u16>,
     timeout: Duration,
+    /// The configuration's file, for a client that a person has to register.
+    file: &'a Path,
 }
 
 pub(crate) fn login(args: &LoginArgs) -> anyhow::Result<Exit> {
     let target = target(&configuration(&args.servers)?, &args.name)?;
-    let manner =
-        Manner { scopes: &args.scope, opens_browser: !args.no_browser, port: args.port, timeout: args.timeout };
+    let manner = Manner {
+        scopes: &args.scope,
+        opens_browser: !args.no_browser,
+        port: args.port,
+        timeout: args.timeout,
+        file: &own_file(args.servers.config.as_deref())?,
+    };
     within(async { log_in(&target, &args.name, &manner).await })?;
     Ok(Exit::Done)
 }
@@ -71,7 +83,7 @@ async fn forget(target: &LoginTarget) -> anyhow::Result<bool> {
 }
 
 /// Finds out whether a server that was added asks for a login, and offers it.
-pub(crate) fn offer(config: &Checked, name: &str) {
+pub(crate) fn offer(config: &Checked, file: &Path, name: &str) {
     let Ok(target) = LoginTarget::of(config, name) else { return };
     let shown = escape::line(name);
     let offered = within(async {
@@ -83,7 +95,7 @@ pub(crate) fn offer(config: &Checked, name: &str) {
             return Ok(());
         }
         let timeout = OFFERED_LOGIN_TIMEOUT;
-        let manner = Manner { scopes: &[], opens_browser: true, port: None, timeout };
+        let manner = Manner { scopes: &[], opens_browser: true, port: None, timeout, file };
         log_in(&target, name, &manner).await
     });
     if let Err(error) = offered {
@@ -125,15 +137,34 @@ async fn log_in(target: &LoginTarget, name: &str, manner: &Manner<'_>) -> anyhow
     }
     let status = match target.authorizer.grant() {
         Grant::ClientCredentials => target.authorizer.log_in_without_person().await?,
-        Grant::AuthorizationCode => with_browser(target, manner).await?,
+        Grant::AuthorizationCode => with_browser(target, name, manner).await?,
     };
     note(format_args!("logged in to {shown}{}", about(&status)));
     Ok(())
 }
 
-async fn with_browser(target: &LoginTarget, manner: &Manner<'_>) -> anyhow::Result<LoginStatus> {
+async fn with_browser(target: &LoginTarget, name: &str, manner: &Manner<'_>) -> anyhow::Result<LoginStatus> {
     let listener = target.listen(manner.port).await.context("there is no port for the browser to come back to")?;
-    let pending = target.authorizer.begin_login(&listener.redirect_uri(), manner.scopes).await?;
+    match target.authorizer.begin_login(&listener.redirect_uri(), manner.scopes).await {
+        Err(AuthError::NoClient { issuer, redirect_uri }) if is_interactive() => {
+            let Some(target) = ask_for_client(manner.file, name, &issuer, &listener)? else {
+                return Err(AuthError::NoClient { issuer, redirect_uri }.into());
+            };
+            // The scopes that the server asks for come with its challenge.
+            target.need(ASK_TIMEOUT).await;
+            let pending = target.authorizer.begin_login(&listener.redirect_uri(), manner.scopes).await?;
+            wait_for_browser(&target, pending, &listener, manner).await
+        }
+        begun => wait_for_browser(target, begun?, &listener, manner).await,
+    }
+}
+
+async fn wait_for_browser(
+    target: &LoginTarget,
+    pending: PendingLogin,
+    listener: &RedirectListener,
+    manner: &Manner<'_>,
+) -> anyhow::Result<LoginStatus> {
     note(format_args!("to log in at {}, open this page:", escape::line(pending.issuer())));
     out(pending.url.as_str())?;
     if manner.opens_browser && browser::open(pending.url.as_str()).is_ok() {

@@ -48,7 +48,7 @@ fn set(args: &SecretSetArgs) -> anyhow::Result<Exit> {
 fn list(args: &SecretListArgs) -> anyhow::Result<Exit> {
     let entries = store(Preference::Auto)?.list()?;
     if args.json {
-        let row = |entry: &toolgate_secrets::Entry| json!({ "name": entry.name, "place": entry.place.word(), "set": utc(entry.set_at) });
+        let row = |entry: &toolgate_secrets::SecretEntry| json!({ "name": entry.name, "place": entry.place.word(), "set": utc(entry.set_at) });
         let rows: Vec<Value> = entries.iter().map(row).collect();
         out(escape::json(&json!({ "secrets": rows }).to_string()))?;
     } else if entries.is_empty() {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toolgate_policy::{Action, Call, Policy, Traits, Usage as Counts};
+use toolgate_policy::{Action, CallCounts, Policy, PolicyCall, Traits};
 
 use super::super::servers::configuration;
 use super::super::{Exit, Usage};
@@ -91,7 +91,7 @@ fn decide(policy: &Policy, expectation: &Expectation) -> (Action, Option<String>
     let Expectation { tool: path, arguments, caller, profile, annotations, counts, .. } = expectation;
     let (backend, tool) = path.split_once('.').unwrap_or(("", path));
     let args = Value::Object(arguments.clone());
-    let call = Call {
+    let call = PolicyCall {
         paths: &[path],
         backend,
         tool,
@@ -106,8 +106,8 @@ fn decide(policy: &Policy, expectation: &Expectation) -> (Action, Option<String>
 }
 
 /// So many calls like this one were let through before.
-fn made(policy: &Policy, call: &Call<'_>, count: u64) -> Counts {
-    let mut counts = Counts::default();
+fn made(policy: &Policy, call: &PolicyCall<'_>, count: u64) -> CallCounts {
+    let mut counts = CallCounts::default();
     let rule = policy.decide(call, &counts, &counts).rule;
     for _ in 0..count.min(MAX_COUNT) {
         counts.add(call.paths.first().unwrap_or(&""), rule.as_deref());

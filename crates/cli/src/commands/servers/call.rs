@@ -5,7 +5,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolgate_backends::ReplyMode;
 use toolgate_bridge::approvals::Approver;
-use toolgate_bridge::{Answer, RequestContext};
+use toolgate_bridge::{Answer, RequestContext, RunCalls, is_annotated_read_only};
+use toolgate_catalog::ToolRef;
+use toolgate_engine::HostError;
+use toolgate_gateway::runtime::Gateway;
+use toolgate_mcp::RequestOrigin;
+use toolgate_run::{Door, SingleCall};
+use toolgate_wire::{CallErrorCode, CallId, CallState, CallerScope, Target};
 
 use super::super::{Exit, Usage};
 use super::{Opened, catalog_with, spinner, tool};
@@ -24,13 +30,16 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
         let reply = if args.json { ReplyMode::Raw } else { ReplyMode::Value };
         let approver = || Arc::new(CallApprover::new(gateway.bridge().clone(), waiting.clone())) as Arc<dyn Approver>;
         let approver = consent::is_interactive().then(approver);
-        let context = RequestContext { reply, approver, ..RequestContext::default() };
-        let answer = gateway.bridge().call(found.backend.name(), &found.tool().name, arguments, context).await;
+        let run = Some(Arc::new(RunCalls::default()));
+        let context = RequestContext { reply, approver, run, ..RequestContext::default() };
+        let answer = noted_call(gateway, found, arguments, context).await;
         waiting.finish_and_clear();
         match answer {
             Ok(Answer::Raw(raw)) => {
-                out(escape::json(&raw.to_string()))?;
-                if raw.get("isError") == Some(&Value::Bool(true)) {
+                let is_failure = raw.is_failure();
+                let text = raw.into_text();
+                out(escape::json(&toolgate_json::minified(text.value(), usize::MAX).unwrap_or_default()))?;
+                if is_failure {
                     return Ok(Exit::Failed);
                 }
             }
@@ -39,10 +48,49 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
                 value => out(escape::json(&serde_json::to_string_pretty(&value)?))?,
             },
             Err(failure) => {
-                error(&format!("{}: {}", escape::line(&failure.code), escape::text(&failure.message)));
+                error(&format!("{}: {}", escape::line(failure.code.as_str()), escape::text(&failure.message)));
                 return Ok(Exit::Failed);
             }
         }
         Ok(Exit::Done)
     })
+}
+
+/// Calls a tool on behalf of the person at the command line, so that it is in the history and in the audit log like a call of a
+/// program.
+pub(super) async fn noted_call(
+    gateway: &Gateway,
+    tool: ToolRef<'_>,
+    arguments: Map<String, Value>,
+    context: RequestContext,
+) -> Result<Answer, HostError> {
+    let target = Target::Tool { backend: tool.backend.name().to_owned(), tool: tool.tool().name.clone() };
+    let text = serde_json::to_string(&arguments).unwrap_or_default();
+    let (caller, origin, decided) = (CallerScope::default(), RequestOrigin::default(), context.run.clone());
+    let history = gateway.runner().history();
+    let begun = history.begin_call(SingleCall {
+        door: Door::CommandLine,
+        caller: &caller,
+        origin: &origin,
+        session: None,
+        target: &target,
+        arguments: &text,
+        read_only: is_annotated_read_only(tool),
+    });
+    let answer = gateway.bridge().call(tool.backend.name(), &tool.tool().name, arguments, context).await;
+    let mut record = begun.record();
+    let mut bytes = 0;
+    match &answer {
+        Ok(answer) => {
+            bytes = answer.text_len();
+            match answer.fault() {
+                Some(fault) => record.failed(CallState::Failed, &CallErrorCode::ToolFailed, &fault.message),
+                None => record.applied(bytes),
+            }
+        }
+        Err(error) => record.failed(error.state, &error.code, &error.message),
+    }
+    record.decision = decided.and_then(|decided| decided.take_decision(CallId(0))).map(Box::new);
+    history.end_call(begun, record, bytes as u64);
+    answer
 }

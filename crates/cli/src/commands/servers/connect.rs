@@ -1,7 +1,8 @@
 //! `toolgate connect` and `disconnect`: Toolgate in the configuration of an MCP client.
 
 use anyhow::Context;
-use toolgate_config::clients::connect::{self as connecting, Launch, MovedServers};
+use serde_json::{Map, Value};
+use toolgate_config::clients::connect::{self as connecting, ClientLaunch, MovedServers, SharedServers};
 use toolgate_config::clients::{Client, Roots, Scope};
 use toolgate_config::lookup::FileOrigin;
 use toolgate_config::text::Source;
@@ -55,16 +56,22 @@ fn named(word: &str) -> Result<Client, Usage> {
     Client::named(word).ok_or_else(unknown)
 }
 
-/// The client's own servers that Toolgate serves under the same names, if the user wants them taken out.
+/// The client's own servers that Toolgate serves, if the user wants them taken out. Servers of the same name that are others stay.
 fn servers_to_take(
     args: &ConnectArgs,
     client: Client,
     scope: Scope,
     roots: &Roots,
-    served: &[String],
+    served: &Map<String, Value>,
 ) -> anyhow::Result<Vec<String>> {
-    let mut both = connecting::servers(client, scope, roots)?;
-    both.retain(|name| served.contains(name));
+    let SharedServers { same: both, different } = connecting::shared_servers(client, scope, roots, served)?;
+    if !different.is_empty() && !args.keep {
+        let shown = names(&different);
+        note(format_args!(
+            "  kept in {}, since Toolgate has another server of this name, or has it disabled: {shown}",
+            client.word()
+        ));
+    }
     if both.is_empty() || args.take_over {
         return Ok(both);
     }
@@ -81,12 +88,11 @@ fn servers_to_take(
 }
 
 /// Names the servers that Toolgate serves and that the client also starts by the file of the project in this folder.
-fn tell_of_project(client: Client, roots: &Roots, served: &[String]) {
+fn tell_of_project(client: Client, roots: &Roots, served: &Map<String, Value>) {
     let [project, user] = [Scope::Project, Scope::User].map(|scope| roots.file(client, scope));
     let Some(file) = project.filter(|file| file.is_file() && Some(file) != user.as_ref()) else { return };
     // The note is optional: ignore a project file that cannot be read.
-    let mut both = connecting::servers(client, Scope::Project, roots).unwrap_or_default();
-    both.retain(|name| served.contains(name));
+    let both = connecting::shared_servers(client, Scope::Project, roots, served).unwrap_or_default().same;
     if !both.is_empty() {
         let (file, word) = (escape::line(&file.to_string_lossy()).into_owned(), client.word());
         note(format_args!("by {file}, {word} also starts {} itself in this folder", names(&both)));
@@ -99,10 +105,10 @@ fn names(names: &[String]) -> String {
 }
 
 /// How the client starts us, by absolute paths, since it has its own folder and search path; and the servers behind it.
-fn launch(args: &ConnectArgs) -> anyhow::Result<(Launch, Vec<String>)> {
+fn launch(args: &ConnectArgs) -> anyhow::Result<(ClientLaunch, Map<String, Value>)> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut rest = vec!["serve".to_owned()];
-    let mut served = Vec::new();
+    let mut served = Map::new();
     if args.servers.demo {
         rest.push("--demo".to_owned());
     } else {
@@ -119,7 +125,7 @@ fn launch(args: &ConnectArgs) -> anyhow::Result<(Launch, Vec<String>)> {
             consent::require(&source, &TrustStore::of(&env))?;
         }
         let file = std::path::absolute(&found.path)?;
-        served = edit::server_names(&file)?;
+        served = edit::server_entries(&file)?;
         rest.extend(["--config".to_owned(), file.to_string_lossy().into_owned()]);
         // A later change of the folder's file must not be started unasked either.
         if from_folder || args.servers.require_trust {
@@ -134,5 +140,5 @@ fn launch(args: &ConnectArgs) -> anyhow::Result<(Launch, Vec<String>)> {
         };
         rest.extend(["--mode".to_owned(), word.to_owned()]);
     }
-    Ok((Launch { command: program.to_string_lossy().into_owned(), args: rest }, served))
+    Ok((ClientLaunch { command: program.to_string_lossy().into_owned(), args: rest }, served))
 }

@@ -49,7 +49,7 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
     if args.url.is_some() && !args.offline {
         // What is wrong with other servers of the file is shown by other commands.
         if let Ok(config) = toolgate_config::load(&file, &Env::of_process()) {
-            login::offer(&config, &args.name);
+            login::offer(&config, &file, &args.name);
         }
     }
     let spelled = sanitise(&args.name, NameScope::Global);
@@ -173,7 +173,7 @@ pub(crate) fn schema() -> anyhow::Result<Exit> {
 }
 
 /// The configuration file that the command edits: the one that is found, else a new one in the user's configuration folder.
-pub(super) fn own_file(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub(crate) fn own_file(asked: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(asked) = asked {
         return Ok(asked.to_owned());
     }
@@ -192,7 +192,7 @@ pub(super) fn clients() -> String {
     Client::ALL.map(Client::word).join(", ")
 }
 
-pub(super) fn say(written: &WrittenFile) {
+pub(crate) fn say(written: &WrittenFile) {
     if written.changed {
         note(format_args!("wrote {}", escape::line(&written.path.to_string_lossy())));
     }

@@ -15,7 +15,7 @@ use toolgate_gateway::runtime::Gateway;
 use toolgate_wire::CallerScope;
 
 use super::super::Exit;
-use super::{Opened, all_known, catalog_with, declarations, tool, unknown_servers};
+use super::{Opened, catalog_with, declarations, most_known, tool, unknown_servers};
 use crate::args::servers::{DescribeArgs, SearchArgs, TypesArgs};
 use crate::print::{Style, escape, note, out};
 use crate::runner::cancel_on_signal;
@@ -23,14 +23,9 @@ use crate::runner::cancel_on_signal;
 /// Time between two looks at whether the tools have changed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a search among known tools waits for those of other servers: one that never answers would cost its whole start
-/// timeout each time.
-const SEARCH_WAIT: Duration = Duration::from_secs(10);
-
 pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
     Opened::new(&args.servers)?.within(async |gateway| {
-        let is_something_known = gateway.catalog().tool_count() > 0;
-        all_known(gateway, if is_something_known { SEARCH_WAIT } else { Duration::MAX }).await;
+        most_known(gateway).await;
         let catalog = gateway.catalog();
         let task = args.words.join(" ");
         let mut hits = catalog.search(&task, args.limit, args.tag.as_deref());
@@ -133,15 +128,20 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
         return super::learn::perform(action);
     }
     Opened::new(&args.servers)?.within(async |gateway| {
-        all_known(gateway, Duration::MAX).await;
+        most_known(gateway).await;
+        // What replicas share is read in the background of a start.
+        gateway.save_learned_types();
         let catalog = gateway.catalog();
         let functions = gateway.functions(&CallerScope::default());
         let text = declarations::file(&catalog, &functions, &gateway.learned_types());
         let missing = unknown_servers(&catalog);
-        if !missing.is_empty() {
-            note(format_args!("left out, because their tools are not known:\n  {}", missing.join("\n  ")));
-        }
+        let tell_missing = || {
+            if !missing.is_empty() {
+                note(format_args!("left out, because their tools are not known:\n  {}", missing.join("\n  ")));
+            }
+        };
         if let Some(folder) = &args.watch {
+            tell_missing();
             return keep_fresh(gateway, folder).await;
         }
         match &args.out {
@@ -153,7 +153,8 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
                 note(format_args!("wrote {} ({} tools)", file.display(), catalog.tool_count()));
             }
         }
-        Ok(Exit::Done)
+        tell_missing();
+        Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
     })
 }
 
@@ -181,7 +182,7 @@ async fn keep_fresh(gateway: &Arc<Gateway>, folder: &Path) -> anyhow::Result<Exi
     let file = folder.join("toolgate.d.ts");
     let mut written: Option<String> = None;
     let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_on_signal(shutdown.clone()));
+    cancel_on_signal(shutdown.clone());
     loop {
         let sources = DeclarationSources::of(gateway);
         let functions = gateway.functions(&CallerScope::default());

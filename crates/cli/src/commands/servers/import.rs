@@ -45,9 +45,9 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
     } else {
         let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells(args.dry_run)).collect();
         let style = Style::stdout();
-        let mark = |column: usize, cell: &str| match (column, cell.starts_with("skipped")) {
-            (2, true) => style.faint(cell),
-            (2, false) => style.good(cell),
+        let mark = |row: usize, column: usize, cell: &str| match (column, rows.get(row)) {
+            (2, Some(Row { skipped: Some(_), .. })) => style.faint(cell),
+            (2, Some(Row { skipped: None, .. })) => style.good(cell),
             _ => cell.to_owned(),
         };
         out(marked_table(&["NAME", "FROM", "RESULT"], &cells, style, mark))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::{Map, Value};
-use toolgate_bridge::RequestContext;
+use toolgate_bridge::{RequestContext, RunCalls};
 use toolgate_catalog::types::declares_result;
 use toolgate_catalog::types::learned::{LearnedTypes, learned_signature};
 use toolgate_catalog::{ToolEntry, ToolRef};
@@ -15,6 +15,7 @@ use toolgate_wire::CallerScope;
 
 use super::super::{Exit, Usage};
 use super::Opened;
+use super::call::noted_call;
 use crate::args::servers::TypesAction;
 use crate::print::{escape, note, out};
 
@@ -27,7 +28,11 @@ pub(super) fn perform(action: &TypesAction) -> anyhow::Result<Exit> {
             Opened::new(servers)?.within(async |gateway| learn(gateway, server).await)
         }
         TypesAction::Export { file, servers } => {
-            Opened::new(servers)?.within(async |gateway| export(&gateway.learned_types(), file))
+            Opened::new(servers)?.within(async |gateway| {
+                // What replicas share is read in the background of a start.
+                gateway.save_learned_types();
+                export(&gateway.learned_types(), file)
+            })
         }
         TypesAction::Import { file, servers } => {
             let types = read(file)?;
@@ -59,7 +64,8 @@ async fn learn(gateway: &Arc<Gateway>, server: &str) -> anyhow::Result<Exit> {
     let mut called = 0;
     for entry in backend.tools().iter().filter(|entry| may_be_called(entry)) {
         let name = &entry.tool().name;
-        let answer = gateway.bridge().call(backend.name(), name, Map::new(), RequestContext::default()).await;
+        let context = RequestContext { run: Some(Arc::new(RunCalls::default())), ..RequestContext::default() };
+        let answer = noted_call(gateway, ToolRef { backend, entry }, Map::new(), context).await;
         match answer {
             Ok(_) => called += 1,
             Err(error) => note(escape::line(&format!("{name}: {}", error.message))),

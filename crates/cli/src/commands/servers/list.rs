@@ -30,7 +30,7 @@ pub(crate) fn list(args: &ListArgs) -> anyhow::Result<Exit> {
             let heading = ["NAME", "STATE", "TOOLS", "READY IN", "SERVER", "LOGIN"];
             let heading = if has_logins { &heading[..] } else { &heading[..5] };
             let style = Style::stdout();
-            out(marked_table(heading, &cells, style, |column, cell| if column == 1 { painted(cell, style) } else { cell.to_owned() }))?;
+            out(marked_table(heading, &cells, style, |_, column, cell| if column == 1 { painted(cell, style) } else { cell.to_owned() }))?;
             for row in &rows {
                 row.notices.iter().for_each(|notice| note(escape::line(&format!("{}: {notice}", row.name))));
             }

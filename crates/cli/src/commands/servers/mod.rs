@@ -20,7 +20,7 @@ pub(crate) mod ui;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -155,6 +155,23 @@ pub(crate) fn sentences(problems: &[Problem]) -> String {
     problems.iter().map(|problem| escape::text(&problem.to_string()).into_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// How long what shows tools waits for those of further servers once it has some: one that never answers would cost its whole start
+/// timeout each time.
+const FURTHER_TOOLS_WAIT: Duration = Duration::from_secs(10);
+
+/// Waits until the tools of every server are known, or some are and those of the others take long.
+pub(crate) async fn most_known(gateway: &Gateway) {
+    let since = Instant::now();
+    all_known(gateway, FURTHER_TOOLS_WAIT).await;
+    let mut catalog = gateway.bridge().catalog_handle().subscribe();
+    let within = gateway.config().settings.limits.start_timeout.saturating_sub(since.elapsed());
+    // With no tools at all there is nothing to show before.
+    tokio::select! {
+        () = all_known(gateway, within) => {}
+        _ = catalog.wait_for(|catalog| catalog.tool_count() > 0) => {}
+    }
+}
+
 /// Waits until the tools of every server are known, from the server or from the cache, or it has failed; at most so long.
 ///
 /// Servers start at the same time, so that many dead ones cost no more than one.
@@ -262,15 +279,15 @@ pub(crate) fn tool<'a>(catalog: &'a Catalog, name: &str) -> Result<ToolRef<'a>, 
 
 /// Rows below a heading, each column as wide as its widest text.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], style: Style) -> String {
-    marked_table(heading, rows, style, |_, cell| cell.to_owned())
+    marked_table(heading, rows, style, |_, _, cell| cell.to_owned())
 }
 
-/// The same, with cells marked by what they say; the marks take no room.
+/// The same, with cells marked by their row, their column and their text; the marks take no room.
 pub(crate) fn marked_table(
     heading: &[&str],
     rows: &[Vec<String>],
     style: Style,
-    mark: impl Fn(usize, &str) -> String,
+    mark: impl Fn(usize, usize, &str) -> String,
 ) -> String {
     let shown: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| escape::line(cell).into_owned()).collect()).collect();
@@ -288,7 +305,9 @@ pub(crate) fn marked_table(
     };
     let plain = |_: usize, cell: &str| cell.to_owned();
     let mut lines = vec![style.strong(line(heading, &plain))];
-    lines.extend(shown.iter().map(|row| line(&row.iter().map(String::as_str).collect::<Vec<_>>(), &mark)));
+    lines.extend(shown.iter().enumerate().map(|(number, row)| {
+        line(&row.iter().map(String::as_str).collect::<Vec<_>>(), &|column, cell| mark(number, column, cell))
+    }));
     lines.join("\n")
 }
 

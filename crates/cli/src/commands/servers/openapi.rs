@@ -3,7 +3,8 @@
 //! The document is loaded once here, so that one that cannot be used is refused before it is in a file. Requests will go
 //! to the base that is written, which is `--base` or else the first server of the document. With `--client-id` the OAuth
 //! login that the document describes is written too: where a person logs in and where tokens are issued stays as it was
-//! when the user added the API, whatever the document says later.
+//! when the user added the API, whatever the document says later. A document is not trusted: its login may not lead to an
+//! inner address that the user did not name, and what is written from it has no variables.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolgate_backends::{fetch_document, fetch_metadata, quoted};
+use toolgate_config::vars;
 use toolgate_openapi::{
     Api, ApiSettings, Credentials, DocumentLogin, DocumentReadError, LoginPlace, RefusedReference, logins,
     read_with_references, summary,
@@ -60,10 +62,10 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
     let mut entry = Map::from_iter([
         ("type".to_owned(), json!("openapi")),
         ("spec".to_owned(), json!(spec)),
-        ("base".to_owned(), json!(base.as_str().trim_end_matches('/'))),
+        ("base".to_owned(), base_text(args, &base)),
     ]);
     put_pairs(&mut entry, "auth", "auth", &args.auth)?;
-    put_login(&mut entry, args, &logins, &inner)?;
+    put_login(&mut entry, args, &logins, &base, &inner)?;
     put_pairs(&mut entry, "header", "headers", &args.header)?;
     for host in &inner {
         note(format_args!("allowHosts: {} may be reached although it is not public", escape::line(host)));
@@ -74,11 +76,44 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
     Ok(entry)
 }
 
+/// The base as the configuration has it. One that the document names has no variables.
+fn base_text(args: &AddArgs, base: &Url) -> Value {
+    let text = base.as_str().trim_end_matches('/');
+    if args.base.is_some() { json!(text) } else { json!(vars::escape(text)) }
+}
+
+/// Where a login takes place.
+struct LoginEndpoints {
+    /// Where a person logs in; none for a client that logs in by itself.
+    page: Option<Url>,
+    /// Where tokens are issued.
+    token: Url,
+    /// The issuer, if metadata name it.
+    issuer: Option<Url>,
+}
+
+impl LoginEndpoints {
+    /// Refuses inner addresses that the user did not name: the client's secret would be sent there.
+    fn check(&self, named: &[String]) -> Result<(), Usage> {
+        for url in self.page.iter().chain([&self.token]) {
+            if let Some(address) = inner_address(url).filter(|address| !named.contains(address)) {
+                return Err(Usage(format!(
+                    "--client-id: the document leads the login to {}, an inner address; if it is meant, add the API without \
+                     --client-id, then write the login into `auth` of its entry, with {address} in `allowHosts`",
+                    escape::line(url.as_str())
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Adds the login of the document for the client that is given, or says that there is one.
 fn put_login(
     entry: &mut Map<String, Value>,
     args: &AddArgs,
     logins: &[DocumentLogin],
+    base: &Url,
     allow: &[String],
 ) -> anyhow::Result<()> {
     let mut login = client(args);
@@ -93,21 +128,39 @@ fn put_login(
         return Ok(());
     }
     let DocumentLogin { scheme, place, scopes } = usable_login(args, logins)?;
-    let (page, token) = match place {
+    let endpoints = match place {
         LoginPlace::AuthorizationCode { authorization_url, token_url } => {
-            (Some(authorization_url.clone()), token_url.clone())
+            LoginEndpoints { page: Some(authorization_url.clone()), token: token_url.clone(), issuer: None }
         }
-        LoginPlace::ClientCredentials { token_url } => (None, token_url.clone()),
+        LoginPlace::ClientCredentials { token_url } => {
+            LoginEndpoints { page: None, token: token_url.clone(), issuer: None }
+        }
         LoginPlace::Metadata(url) => endpoints(url, allow)?,
     };
+    endpoints.check(allow)?;
+    // A login at an inner API may be anywhere, so the document must not be what makes it one.
+    if let Some(address) = inner_address(base).filter(|address| args.base.is_none() && !allow.contains(address)) {
+        let message = format!(
+            "--client-id: the document's server is {address}, an inner address; if it is meant, name it: --base {}",
+            escape::line(base.as_str())
+        );
+        return Err(Usage(message).into());
+    }
+    let LoginEndpoints { page, token, issuer } = endpoints;
+    // A query may have `${`: a document must not have variables of this user sent anywhere.
+    let text = |url: &Url| json!(vars::escape(url.as_str()));
     match &page {
-        Some(page) => login.insert("authorizationUrl".to_owned(), json!(page.as_str())),
+        Some(page) => login.insert("authorizationUrl".to_owned(), text(page)),
         None => login.insert("grant".to_owned(), json!("client_credentials")),
     };
-    login.insert("tokenUrl".to_owned(), json!(token.as_str()));
+    login.insert("tokenUrl".to_owned(), text(&token));
+    if let Some(issuer) = &issuer {
+        login.insert("issuer".to_owned(), text(issuer));
+    }
     if args.login_scope.is_empty() && scopes.len() > MAX_ASSUMED_SCOPES {
         note(format_args!("the document names {} scopes: --login-scope SCOPE chooses among them", scopes.len()));
     } else if args.login_scope.is_empty() && !scopes.is_empty() {
+        let scopes: Vec<String> = scopes.iter().map(|scope| vars::escape(scope)).collect();
         login.insert("scopes".to_owned(), json!(scopes));
     }
     let at = page.as_ref().unwrap_or(&token).origin().ascii_serialization();
@@ -140,7 +193,7 @@ fn usable_login<'l>(args: &AddArgs, logins: &'l [DocumentLogin]) -> Result<&'l D
 }
 
 /// Where a person logs in and where tokens are issued, by the metadata of an authorization server.
-fn endpoints(url: &Url, allow: &[String]) -> anyhow::Result<(Option<Url>, Url)> {
+fn endpoints(url: &Url, allow: &[String]) -> anyhow::Result<LoginEndpoints> {
     let shown = escape::line(url.as_str()).to_string();
     let wrong = |reason: &str| Usage(format!("{shown}: {}", escape::line(reason)));
     let metadata = fetched(fetch_metadata(url, allow))?.map_err(|reason| wrong(&reason))?;
@@ -152,9 +205,12 @@ fn endpoints(url: &Url, allow: &[String]) -> anyhow::Result<(Option<Url>, Url)> 
         return Err(wrong("the metadata are of another issuer").into());
     }
     let endpoint = |key: &str| text(key).and_then(|text| Url::parse(text).ok());
-    let (page, token) = (endpoint("authorization_endpoint"), endpoint("token_endpoint"));
     let missing = || wrong("the metadata name no authorization_endpoint and token_endpoint");
-    Ok((Some(page.ok_or_else(missing)?), token.ok_or_else(missing)?))
+    Ok(LoginEndpoints {
+        page: Some(endpoint("authorization_endpoint").ok_or_else(missing)?),
+        token: endpoint("token_endpoint").ok_or_else(missing)?,
+        issuer: endpoint("issuer").filter(|issuer| ["https", "http"].contains(&issuer.scheme())),
+    })
 }
 
 /// What is fetched, within its time.

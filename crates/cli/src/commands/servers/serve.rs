@@ -56,8 +56,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         }
         gateway.prepare_types();
         let shutdown = CancellationToken::new();
-        tokio::spawn(cancel_on_signal(shutdown.clone()));
-        tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        cancel_on_signal(shutdown.clone());
+        reload_on_hangup(Arc::clone(gateway), args.servers.clone());
         #[cfg(unix)]
         super::sharing::listen_for_restarts(gateway, &shutdown);
         let grace = gateway.config().settings.limits.shutdown_grace;
@@ -80,34 +80,36 @@ pub(super) fn watched(
 }
 
 /// Ends the process if it is still there that long after it was told to end, whatever holds it up.
-pub(super) fn end_after(shutdown: CancellationToken, patience: Duration) -> std::io::Result<DropGuard> {
+pub(super) fn end_after(shutdown: CancellationToken, timeout: Duration) -> std::io::Result<DropGuard> {
     // Standard input at its end cancels too, when the guard is dropped.
     let guard = shutdown.clone().drop_guard();
     let handle = tokio::runtime::Handle::current();
     // Not a task: the runtime itself may be what does not end.
     std::thread::Builder::new().name("last resort".into()).spawn(move || {
         handle.block_on(shutdown.cancelled());
-        std::thread::sleep(patience);
+        std::thread::sleep(timeout);
         std::process::exit(1);
     })?;
     Ok(guard)
 }
 
 /// Reads the configuration again at SIGHUP: the file, the files that it names, and what the changes need.
-pub(super) async fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+/// The handler is in place when this returns.
+#[cfg(unix)]
+pub(super) fn reload_on_hangup(gateway: Arc<Gateway>, servers: Servers) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+    tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             if !servers.demo {
                 reload(&gateway, &servers).await;
             }
         }
-    }
-    #[cfg(not(unix))]
-    drop((gateway, servers));
+    });
 }
+
+#[cfg(not(unix))]
+pub(super) fn reload_on_hangup(_: Arc<Gateway>, _: Servers) {}
 
 /// Reads the configuration again; one with an error changes nothing. Returns whether it was used.
 #[cfg(unix)]
@@ -169,7 +171,7 @@ pub(crate) fn demo() -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let shutdown = CancellationToken::new();
-        tokio::spawn(cancel_on_signal(shutdown.clone()));
+        cancel_on_signal(shutdown.clone());
         toolgate_demo::serve_stdio(shutdown).await
     });
     runtime.shutdown_background();

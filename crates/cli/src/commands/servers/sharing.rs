@@ -385,8 +385,8 @@ pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
         gateway.follow_file(super::serve::watched(watched, gate, gateway.read_again()));
         gateway.prepare_types();
         let shutdown = CancellationToken::new();
-        tokio::spawn(cancel_on_signal(shutdown.clone()));
-        tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        cancel_on_signal(shutdown.clone());
+        reload_on_hangup(Arc::clone(gateway), args.servers.clone());
         let grace = gateway.config().settings.limits.shutdown_grace;
         let _ended_by_now = end_after(shutdown.clone(), grace + FORCED_END_DELAY)?;
         serve_windows(gateway, args, &place, shutdown).await?;

@@ -34,8 +34,8 @@ pub(crate) fn ui(args: &UiArgs) -> anyhow::Result<Exit> {
             gateway.follow_file(serve::watched(config, gate(&args.servers), gateway.read_again()));
         }
         let shutdown = CancellationToken::new();
-        tokio::spawn(cancel_on_signal(shutdown.clone()));
-        tokio::spawn(reload_on_hangup(Arc::clone(gateway), args.servers.clone()));
+        cancel_on_signal(shutdown.clone());
+        reload_on_hangup(Arc::clone(gateway), args.servers.clone());
         let settings = gateway.config().settings.clone();
         let _ended_by_now = end_after(shutdown.clone(), settings.limits.shutdown_grace + FORCED_END_DELAY)?;
         let listener = toolgate_service::listen(([127, 0, 0, 1], args.port).into())

@@ -4,7 +4,7 @@
 (function (given, layers, constantsText, makeRealm, makeSerialiser, captured, makeCodec, makeClone, core, stage, console, events, tools, web, main, localeHooks, locale, localeData) {
   const { apply } = Reflect;
   const { parse } = JSON;
-  const { RangeError, TypeError, Math, Object, Uint8Array } = globalThis;
+  const { RangeError, TypeError, Math, Object, Promise, Uint8Array } = globalThis;
   const { isError } = Error;
   const { getPrototypeOf } = Object;
   const { slice, indexOf, isWellFormed } = String.prototype;
@@ -168,6 +168,20 @@
     }
     return id;
   };
+  // The calls that have no answer yet, by their numbers.
+  const pending = { __proto__: null };
+  const callHost = (backend, name, args, site) =>
+    new Promise((resolve, reject) => {
+      const id = call(backend, name, stringify(args, "arguments"));
+      pending[id] = { __proto__: null, resolve, reject, site };
+    });
+  const settle = (id, ok, value) => {
+    if (pending[id] === undefined) return;
+    const { resolve, reject, site } = pending[id];
+    delete pending[id];
+    if (ok) resolve(value);
+    else settleWithout(resolve, reject, value, site);
+  };
   // A waiting call that cannot be sent for lack of memory is rejected, and the next one is sent.
   const callEnded = () => {
     for (;;) {
@@ -299,6 +313,7 @@
     random,
     randomBytes,
     call,
+    callHost,
     timer,
     cancel,
     ask,
@@ -367,7 +382,7 @@
   const happening = events(prelude, staged);
   localeHooks(prelude);
   const hooks = main(prelude, shown, happening, tools(prelude, happening), web(prelude));
-  const { begin, settle, fire, describe } = hooks;
+  const { begin, settleWithout, fire, describe } = hooks;
 
   // The end of a run, and how it is reported.
   class End {

@@ -13,6 +13,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolgate_run::OUTPUT_SIZE;
+use toolgate_wire::Limit;
 
 use self::reader::{ArgumentFault, BOOLEAN, Fields, LIST, NUMBER, OBJECT, Problem};
 pub(super) use self::schema::schema_of;
@@ -104,6 +106,12 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Count<MIN, MAX> {
         deserializer.deserialize_any(CountVisitor)
     }
 }
+
+/// Milliseconds that a run may be given.
+pub(super) type TimeoutMs = Count<{ Limit::Wall.spec().min }, { Limit::Wall.spec().max }>;
+
+/// Bytes that an answer may be asked to have.
+pub(super) type OutputBytes = Count<{ *OUTPUT_SIZE.start() }, { *OUTPUT_SIZE.end() }>;
 
 struct CountVisitor<const MIN: u64, const MAX: u64>;
 

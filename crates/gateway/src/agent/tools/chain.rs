@@ -10,7 +10,7 @@ use toolgate_engine::Observer;
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use super::super::answer::{bounded, console_text, text_block, with_short_lists};
-use super::super::arguments::{Count, Refusal, Text, read, schema_of};
+use super::super::arguments::{OutputBytes, Refusal, Text, TimeoutMs, read, schema_of};
 use super::super::paused::{self, Continued};
 use super::super::progress::Steps;
 use super::super::returned::{self, Shaping, TextsBeside};
@@ -21,7 +21,7 @@ use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
 use toolgate_output::OutputSettings;
 use toolgate_run::stage::Staging;
-use toolgate_run::{Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner, Transfer, explain};
+use toolgate_run::{Durability, RunReport, RunRequest, Runner, Transfer, explain};
 
 pub(in super::super) static TOOL: Tool = Tool {
     name: "call_tool_chain",
@@ -88,18 +88,15 @@ return late.map((i, n) => ({ id: i.id, title: i.title, owner: owners[n].name }))
 
 One call alone may also be sent as JSON: {\"tool\": \"tracker.get_user\", \"arguments\": {\"id\": 7}}.";
 
-/// The longest time that a run may be given, in milliseconds.
-pub(super) const MAX_TIMEOUT_MS: u64 = 600_000;
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ChainArguments {
     /// The program: the body of an async function.
     code: Text,
-    /// Milliseconds for the whole run; 30000 unless configured otherwise.
-    timeout: Option<Count<1, MAX_TIMEOUT_MS>>,
+    /// Milliseconds for the whole run.
+    timeout: Option<TimeoutMs>,
     /// Most bytes to return. What is left out is kept for read_result and query_result.
-    max_output_size: Option<Count<{ *OUTPUT_SIZE.start() }, { *OUTPUT_SIZE.end() }>>,
+    max_output_size: Option<OutputBytes>,
     /// What you look for, in a few words: long results are reduced to the parts that match.
     intent: Option<String>,
     /// Keep the run so that it survives a lost connection or a crash; run_status gives its result.
@@ -115,9 +112,7 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     let durable = if is_durable { Durability::Durable } else { Durability::WhenAsked };
 
     let runner = shared.gateway.runner();
-    let mut settings = shared.output();
-    let room = max_output_size.and_then(|room| usize::try_from(room.0).ok());
-    settings.max_output_size = room.unwrap_or(settings.max_output_size);
+    let output = OutputOptions { settings: shared.output_within(max_output_size), intent };
 
     let steps = call.progress.clone().map(Steps::new);
     let name = if effects == AllowedEffects::ReadOnly { QUERY.name } else { TOOL.name };
@@ -147,27 +142,36 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
     if let Some(asked) = asked {
         return Ok(asked);
     }
-    let answer = answer(runner, &run, &caller, &code, &settings, intent.as_deref());
-    runner.history().shaped(&run.id, answer.transfer);
-    Ok(answer.result)
+    Ok(answer_of(&shared, &run, &caller, &code, &output))
 }
 
-/// What goes back for a run of another tool, with the usual settings.
-pub(super) fn answer_of(shared: &Shared, run: &RunReport, caller: &CallerScope, code: &str) -> Value {
+/// How the answer to a call is shaped.
+pub(super) struct OutputOptions {
+    /// The stages and their limits.
+    pub(super) settings: OutputSettings,
+    /// What the caller looks for.
+    pub(super) intent: Option<String>,
+}
+
+/// What goes back for a run.
+pub(super) fn answer_of(
+    shared: &Shared,
+    run: &RunReport,
+    caller: &CallerScope,
+    code: &str,
+    output: &OutputOptions,
+) -> Value {
     let runner = shared.gateway.runner();
-    let answer = answer(runner, run, caller, code, &shared.output(), None);
+    let answer = answer(runner, run, caller, code, output);
     runner.history().shaped(&run.id, answer.transfer);
     answer.result
 }
 
 /// Runs a function over data, and gives what goes back: its value, its console and warnings, and its report.
-pub(super) async fn computed(shared: &Shared, request: RunRequest) -> Value {
-    let runner = shared.gateway.runner();
+pub(super) async fn computed(shared: &Shared, request: RunRequest, output: &OutputOptions) -> Value {
     let (caller, code) = (request.caller.clone(), request.text.clone());
-    let run = runner.run(request).await;
-    let answer = answer(runner, &run, &caller, &code, &shared.output(), None);
-    runner.history().shaped(&run.id, answer.transfer);
-    answer.result
+    let run = shared.gateway.runner().run(request).await;
+    answer_of(shared, &run, &caller, &code, output)
 }
 
 /// What goes back, and how much of how much.
@@ -176,14 +180,8 @@ struct Answer {
     transfer: Transfer,
 }
 
-fn answer(
-    runner: &Runner,
-    run: &RunReport,
-    caller: &CallerScope,
-    code: &str,
-    settings: &OutputSettings,
-    intent: Option<&str>,
-) -> Answer {
+fn answer(runner: &Runner, run: &RunReport, caller: &CallerScope, code: &str, output: &OutputOptions) -> Answer {
+    let OutputOptions { settings, intent } = output;
     let mut meta = report_meta(run, settings.max_output_size / 8);
     let (blocks, processed) = match run.report.value() {
         Err(_) if run.paused.is_some() => {
@@ -199,7 +197,8 @@ fn answer(
         }
         Ok(value) => {
             let beside = texts_beside(run, settings.max_output_size);
-            let shaping = Shaping { results: runner.results(caller), settings: settings.clone(), intent };
+            let shaping =
+                Shaping { results: runner.results(caller), settings: settings.clone(), intent: intent.as_deref() };
             let content = returned::content_of(value.get(), beside, shaping);
             content.output.into_iter().for_each(|output| meta["output"] = output);
             (content.blocks, content.bytes_processed)
@@ -219,7 +218,8 @@ fn texts_beside(run: &RunReport, room: usize) -> TextsBeside {
     }
     let logs = &run.report.logs;
     let console = console_text(&lines(&logs.stdout), &lines(&logs.stderr), logs.dropped);
-    TextsBeside::new(console, &lines(&run.report.warnings), room)
+    let warnings: Vec<String> = run.report.warnings.iter().map(ToString::to_string).collect();
+    TextsBeside::new(console, &lines(&warnings), room)
 }
 
 /// The report without its value, which is the content.

@@ -10,9 +10,9 @@ use toolgate_config::checked::DataSource;
 use toolgate_engine::delegation::{SandboxConfig, ToolDescription};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
-use super::super::arguments::{self, Refusal, Text, schema_of};
+use super::super::arguments::{self, OutputBytes, Refusal, Text, schema_of};
 use super::super::{Shared, request_of};
-use super::chain::computed;
+use super::chain::{OutputOptions, computed};
 use super::data_file::{self, FileData};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::{RequestScope, ToolCall};
@@ -65,10 +65,15 @@ struct ComputeArguments {
     data: Option<String>,
     /// One arrow function, such as (data) => data.filter(d => d.open).length
     code: Text,
+    /// Most bytes to return.
+    max_output_size: Option<OutputBytes>,
+    /// What you look for, in a few words.
+    intent: Option<String>,
 }
 
 async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let ComputeArguments { data, code: Text(code) } = arguments::read(&call.arguments)?;
+    let ComputeArguments { data, code: Text(code), max_output_size, intent } = arguments::read(&call.arguments)?;
+    let output = OutputOptions { settings: shared.output_within(max_output_size), intent };
     let (name, file) = chosen(&shared.gateway.config(), &call.scope.caller, data.as_deref())?;
     let read = tokio::select! {
         read = data_file::read(file, data_file::data_budget()) => read,
@@ -77,7 +82,7 @@ async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> 
     };
     let FileData { text, permit } = read.map_err(|error| Refusal(format!("data: {name}: {error}")))?;
     let request = RunRequest { data: Some(text), ..request_of(&call, TOOL.name, Profile::Compute, &code) };
-    let result = computed(&shared, request).await;
+    let result = computed(&shared, request, &output).await;
     // The engine holds the data until the run has ended.
     drop(permit);
     Ok(result)

@@ -8,12 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolgate_wire::{LimitRequest, Profile};
 
-use super::super::arguments::{Count, Refusal, Text, read, schema_of};
+use super::super::arguments::{OutputBytes, Refusal, Text, TimeoutMs, read, schema_of};
+use super::super::paused::{self, Continued};
 use super::super::{Shared, caller_of, request_of};
-use super::chain::{self, MAX_TIMEOUT_MS};
+use super::chain::{OutputOptions, answer_of};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::ToolCall;
-use toolgate_run::{Durability, RunRequest};
+use toolgate_run::{Durability, RunReport, RunRequest};
 
 pub(super) static TOOL: Tool = Tool {
     name: "fix_run",
@@ -37,20 +38,44 @@ struct FixArguments {
     /// The whole corrected program.
     code: Text,
     /// Milliseconds for the whole run.
-    timeout: Option<Count<1, MAX_TIMEOUT_MS>>,
+    timeout: Option<TimeoutMs>,
+    /// Most bytes to return.
+    max_output_size: Option<OutputBytes>,
+    /// What you look for, in a few words.
+    intent: Option<String>,
 }
 
 async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let FixArguments { run_id: Text(id), code: Text(code), timeout } = read(&call.arguments)?;
+    let FixArguments { run_id: Text(id), code: Text(code), timeout, max_output_size, intent } = read(&call.arguments)?;
+    let output = OutputOptions { settings: shared.output_within(max_output_size), intent };
     let wall = timeout.map(|it| Duration::from_millis(it.0));
-    let runner = shared.gateway.runner();
     let caller = caller_of(&call);
-    // A correction lasts like the run that it corrects.
-    let (kept, durable) = match runner.noted_effects(&id, &caller) {
-        Some(kept) => (kept, Durability::WhenAsked),
+    let Continued { run, round } = match paused::state_of(&call) {
+        Some(state) => Box::pin(paused::go_on(&shared, &call, &caller, state)).await?,
+        None => Continued { run: Box::pin(corrected(&shared, &call, &id, &code, wall)).await?, round: Some(0) },
+    };
+    let asked =
+        run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
+    Ok(asked.unwrap_or_else(|| answer_of(&shared, &run, &caller, &code, &output)))
+}
+
+/// Runs the corrected program.
+async fn corrected(
+    shared: &Shared,
+    call: &ToolCall,
+    id: &str,
+    code: &str,
+    wall: Option<Duration>,
+) -> Result<RunReport, Refusal> {
+    let runner = shared.gateway.runner();
+    let caller = caller_of(call);
+    // A correction lasts like the run that it corrects, and like the corrections before it.
+    let noted = runner.correct(id, &caller).map_err(|error| Refusal(format!("run_id: {error}")))?;
+    let (kept, durable) = match noted {
+        Some(noted) => noted,
         None => {
             let runs = runner.durable().await.map_err(|error| Refusal(error.to_string()))?;
-            let kept = runs.kept_effects(&id, Some(&caller.name)).await;
+            let kept = runs.kept_effects(id, Some(&caller.name)).await;
             (kept.map_err(|error| Refusal(format!("run_id: {error}")))?, Durability::Durable)
         }
     };
@@ -60,8 +85,7 @@ async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         withdrawn: Some(call.withdrawn.clone()),
         durable,
         kept: Some(kept),
-        ..request_of(&call, TOOL.name, Profile::Chain, &code)
+        ..request_of(call, TOOL.name, Profile::Chain, code)
     };
-    let run = runner.run(request).await;
-    Ok(chain::answer_of(&shared, &run, &caller, &code))
+    Ok(runner.run(request).await)
 }

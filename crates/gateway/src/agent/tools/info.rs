@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::arguments::{Refusal, Text, read, schema_of};
-use super::super::{Shared, answer, waiting};
-use super::{Hints, Tool, ToolFuture, host_functions, named};
+use super::super::{Shared, answer};
+use super::{Hints, Tool, ToolFuture, host_functions, named, wait_for_tool};
 use crate::runtime::Gateway;
 use toolgate_catalog::search::ready_call;
 use toolgate_catalog::types::learned::known_signature;
@@ -49,7 +49,7 @@ enum Detail {
 async fn info(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let InfoArguments { tool_name: Text(name), detail } = read(&call.arguments)?;
     let (name, full) = (name.as_str(), detail == Detail::Full);
-    waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
+    wait_for_tool(&shared, name, &call).await;
     let catalog = shared.gateway.catalog();
     if let Some(function) = shared.gateway.functions(&call.scope.caller).get(name) {
         return Ok(answer::bounded_json(&shared, &call.scope.caller, &host_functions::describe(function, full)));

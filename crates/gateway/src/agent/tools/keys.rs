@@ -7,8 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::arguments::{Refusal, Text, read, schema_of};
-use super::super::{Shared, answer, waiting};
-use super::{Hints, Tool, ToolFuture, named};
+use super::super::{Shared, answer};
+use super::{Hints, Tool, ToolFuture, named, wait_for_tool};
+use crate::runtime::KeyKind;
+use toolgate_config::checked::ValueSection;
 use toolgate_mcp::server::ToolCall;
 use toolgate_wire::Access;
 
@@ -38,7 +40,7 @@ async fn keys(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     if let Some(missing) = missing_keys(&shared, name, &call.scope.caller.backends) {
         return Ok(answer::pretty(&missing));
     }
-    waiting::for_all(&shared, &call.scope.caller.backends, &call.cancel).await;
+    wait_for_tool(&shared, name, &call).await;
     let catalog = shared.gateway.catalog();
     let tool = named(&catalog, name, &call.scope.caller)?;
     let keys: Vec<Value> = configured_keys(&shared, tool.backend.name()).collect();
@@ -70,7 +72,15 @@ fn missing_keys(shared: &Shared, tool: &str, access: &Access) -> Option<Value> {
     })?;
     let unset = server.unset().into_iter();
     let unset = unset.map(|unset| json!({ "name": unset.name(), "kind": unset.kind(), "set": false }));
-    let keys: Vec<Value> = unset.chain(configured_keys(shared, name.as_str())).collect();
+    let unusable = server.unusable().into_iter().map(|(section, setting)| {
+        let kind = match section {
+            ValueSection::Env => KeyKind::Variable.name(),
+            ValueSection::Headers => KeyKind::Header.name(),
+            ValueSection::Auth => "credential",
+        };
+        json!({ "name": setting, "kind": kind, "set": false })
+    });
+    let keys: Vec<Value> = unset.chain(unusable).chain(configured_keys(shared, name.as_str())).collect();
     Some(
         json!({ "tool": tool, "backend": name.as_str(), "state": server.reason(), "keys": keys, "required_arguments": [] }),
     )

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 pub(super) use info::describe;
 pub(super) use run_status::paused_text;
 
-use super::Shared;
 use super::arguments::Refusal;
+use super::{Shared, waiting};
 use toolgate_bridge::unready;
 use toolgate_catalog::{BackendState, Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_mcp::server::{RequestScope, ToolCall};
@@ -143,6 +143,14 @@ pub(super) fn listed(shared: &Shared, caller: &CallerScope) -> Vec<&'static Tool
 /// Whether a tool of the agent's has this name, or may have it by a change of the configuration.
 pub(super) fn is_taken(name: &str) -> bool {
     ALL.iter().any(|tool| tool.name == name)
+}
+
+/// Waits for backends of which nothing is known yet, if the tool is not among those that are known.
+async fn wait_for_tool(shared: &Shared, name: &str, call: &ToolCall) {
+    let caller = &call.scope.caller;
+    if named(&shared.gateway.catalog(), name, caller).is_err() {
+        waiting::for_all(shared, &caller.backends, &call.cancel).await;
+    }
 }
 
 /// The tool that a caller named, among those it may use.

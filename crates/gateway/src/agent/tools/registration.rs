@@ -45,7 +45,7 @@ const IGNORED: [&str; 4] = ["call_template_type", "transport", "type", "config"]
 const TEMPLATE: &str = "manual_call_template";
 
 /// How long a new backend may take; `npx` may download first.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Tools listed in the answer.
 const MAX_SHOWN: usize = 50;
 
@@ -107,7 +107,7 @@ async fn register(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal>
         }
     };
     let name = name.as_str();
-    let registered = shared.gateway.register(name, registration, START).await;
+    let registered = shared.gateway.register(name, registration, START_TIMEOUT).await;
     registered.map_err(|error| Refusal(error.to_string()))?;
     let catalog = shared.gateway.catalog();
     let backend = catalog.backend(name);

@@ -8,9 +8,9 @@ use serde_json::Value;
 use toolgate_wire::Profile;
 
 use super::super::answer::text;
-use super::super::arguments::{self, Refusal, Text, schema_of};
+use super::super::arguments::{self, OutputBytes, Refusal, Text, schema_of};
 use super::super::{Shared, request_of};
-use super::chain::computed;
+use super::chain::{OutputOptions, computed};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::ToolCall;
 use toolgate_output::results::{KeyPath, LineRange, Reading};
@@ -65,6 +65,10 @@ struct QueryArguments {
     result_id: Text,
     /// (data) => …
     code: Text,
+    /// Most bytes to return.
+    max_output_size: Option<OutputBytes>,
+    /// What you look for, in a few words.
+    intent: Option<String>,
 }
 
 async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
@@ -87,12 +91,14 @@ async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
 }
 
 async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
-    let QueryArguments { result_id: Text(id), code: Text(code) } = arguments::read(&call.arguments)?;
+    let QueryArguments { result_id: Text(id), code: Text(code), max_output_size, intent } =
+        arguments::read(&call.arguments)?;
+    let output = OutputOptions { settings: shared.output_within(max_output_size), intent };
     let runner = shared.gateway.runner();
     let results = runner.results(&call.scope.caller).ok_or_else(not_kept)?;
     let data = results.data(&id).map_err(|error| Refusal(format!("result_id: {error}")))?;
     let request = RunRequest { data: Some(data), ..request_of(&call, QUERY.name, Profile::Compute, &code) };
-    Ok(computed(&shared, request).await)
+    Ok(computed(&shared, request, &output).await)
 }
 
 fn not_kept() -> Refusal {

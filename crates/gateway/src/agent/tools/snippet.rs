@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolgate_engine::Observer;
-use toolgate_wire::{Code, LimitRequest, Limits, Profile};
+use toolgate_wire::{Code, Limit, LimitRequest, Limits, Profile};
 
-use super::super::arguments::{Refusal, Text, read, schema_of};
+use super::super::arguments::{OutputBytes, Refusal, Text, read, schema_of};
 use super::super::progress::Steps;
 use super::super::returned::{self, ShapedValue, Shaping, output_meta};
 use super::super::{Shared, answer, request_of};
@@ -28,12 +28,10 @@ pub(super) static TOOL: Tool = Tool {
     call: |shared, call| -> ToolFuture { Box::pin(run(shared, call)) },
 };
 
-/// The most time that can be asked for.
-const MAX_WALL: Duration = Duration::from_millis(5_000);
-
 /// From the registry and the limits in force, so that it says what there is.
 fn description(shared: &Shared, scope: &RequestScope) -> String {
-    let longest = LimitRequest { wall: Some(MAX_WALL), ..LimitRequest::default() };
+    let most = Duration::from_millis(*Limit::Wall.range(Profile::Snippet).end());
+    let longest = LimitRequest { wall: Some(most), ..LimitRequest::default() };
     let granted = shared.gateway.runner().limits(Profile::Snippet, &longest);
     let granted = granted.and_then(|granted| granted.resolve(Profile::Snippet)).map(|granted| granted.limits);
     let limits = granted.unwrap_or_else(|_| Limits::of(Profile::Snippet));
@@ -64,11 +62,15 @@ struct SnippetArguments {
     // Decides nothing: types are erased in both. No doc comment, since clients would read it.
     #[serde(default, rename = "language")]
     _language: Language,
-    /// Clamped to 250-5000.
-    #[schemars(with = "Option<i64>", extend("default" = 3000))]
+    /// Milliseconds; clamped to what is permitted.
+    #[schemars(with = "Option<i64>", extend("default" = Limit::Wall.default(Profile::Snippet)))]
     timeout_ms: Option<f64>,
     /// Request context, such as { "location": { "latitude": 52.5, "longitude": 13.4 } }.
     hints: Option<Map<String, Value>>,
+    /// Most bytes to return.
+    max_output_size: Option<OutputBytes>,
+    /// What you look for, in a few words.
+    intent: Option<String>,
 }
 
 #[derive(Default, Deserialize, Serialize, JsonSchema)]
@@ -102,10 +104,10 @@ async fn run(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let run = runner.run(request).await;
     let limits = granted.map_or_else(|_| Limits::of(Profile::Snippet), |granted| granted.limits);
     // Half of the room: the text has the report around it.
-    let settings = shared.output();
+    let settings = shared.output_within(asked.max_output_size);
     let most = settings.max_output_size;
     let settings = OutputSettings { max_output_size: most / 2, ..settings };
-    let shaping = Shaping { results: runner.results(&caller), settings, intent: None };
+    let shaping = Shaping { results: runner.results(&caller), settings, intent: asked.intent.as_deref() };
     let shown = run.report.value().ok().map(|value| returned::shaped(value.get(), &shaping));
     if let Some(ShapedValue { response, .. }) = &shown {
         let (processed, returned) = (response.bytes_processed as u64, response.bytes_returned as u64);

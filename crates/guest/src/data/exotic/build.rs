@@ -30,6 +30,7 @@ impl From<rquickjs::Error> for Fail {
     }
 }
 
+/// A value, and where its text ends.
 type Built = Result<(qjs::JSValue, usize), Fail>;
 
 pub(super) fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
@@ -37,17 +38,15 @@ pub(super) fn checked(value: qjs::JSValue) -> Result<qjs::JSValue, Fail> {
     if unsafe { qjs::JS_IsException(value) } { Err(Fail::Thrown) } else { Ok(value) }
 }
 
-/// Makes the value at `at` of a text that was scanned before.
-pub(super) fn value(
-    ctx: *mut qjs::JSContext,
-    doc: &Doc,
-    at: usize,
-    mutability: Mutability,
-) -> Result<qjs::JSValue, Fail> {
+/// Makes the value at `at` of a text that was scanned before; with where it ends.
+pub(super) fn value(ctx: *mut qjs::JSContext, doc: &Doc, at: usize, mutability: Mutability) -> Built {
     match doc.text().get(at) {
-        Some(b'[') => array(ctx, doc, at, mutability).map(|(array, _)| array),
-        Some(b'{') => checked(Record::create(ctx, doc, at, Seen::NOTHING, mutability)),
-        _ => scalar(ctx, doc.text(), at).map(|(value, _)| value),
+        Some(b'[') => array(ctx, doc, at, mutability),
+        Some(b'{') => {
+            let end = skip_value(doc.text(), at, 0)?;
+            Ok((checked(Record::create(ctx, doc, at, Seen::NOTHING, mutability))?, end))
+        }
+        _ => scalar(ctx, doc.text(), at),
     }
 }
 

@@ -129,7 +129,7 @@ impl RecordClass {
         let doc = record.doc();
         let shape = record.shape(value.ctx().as_raw().as_ptr()).map_err(|_| ToWalk)?;
         let template = doc.template(shape);
-        Copier { text: doc.text(), out, max_bytes, max_depth }.record(record.start(), template.as_deref())
+        Copier { text: doc.text(), out, max_bytes, max_depth }.record(record.start(), template)
     }
 
     /// The payload, if no part of the record is known to the program.

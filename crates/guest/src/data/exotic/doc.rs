@@ -1,6 +1,6 @@
 //! A JSON text that records point into, shared by all of them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use rquickjs::qjs;
@@ -80,7 +80,8 @@ pub(super) struct Doc {
     class: qjs::JSClassID,
     text: Block,
     tally: Tally,
-    templates: RefCell<Vec<Rc<Template>>>,
+    /// In the order in which they were learnt. They stay in place: records and their indices refer to them.
+    templates: [OnceCell<Box<Template>>; MAX_TEMPLATES],
 }
 
 impl Doc {
@@ -88,7 +89,7 @@ impl Doc {
     pub(super) fn new(text: Block, class: qjs::JSClassID, counter: Option<Rc<Cell<usize>>>) -> *const Self {
         let tally = Tally { counter, added: Cell::new(0) };
         tally.add(text.bytes().len() + size_of::<Self>());
-        let doc = Self { refs: Cell::new(1), class, text, tally, templates: RefCell::default() };
+        let doc = Self { refs: Cell::new(1), class, text, tally, templates: Default::default() };
         Box::into_raw(Box::new(doc))
     }
 
@@ -122,7 +123,7 @@ impl Doc {
         }
         // SAFETY: that was the last reference, and `new` made the box.
         let doc = unsafe { Box::from_raw(doc.cast_mut()) };
-        for key in doc.templates.borrow().iter().flat_map(|template| template.keys()) {
+        for key in doc.templates().flat_map(Template::keys) {
             // SAFETY: the template held one reference of each of its keys.
             unsafe { qjs::JS_FreeAtomRT(rt, key) };
         }
@@ -130,8 +131,13 @@ impl Doc {
         unsafe { doc.text.free(rt) };
     }
 
-    pub(super) fn template(&self, shape: Shape) -> Option<Rc<Template>> {
-        self.templates.borrow().get(usize::from(shape)).cloned()
+    #[inline]
+    pub(super) fn template(&self, shape: Shape) -> Option<&Template> {
+        self.templates.get(usize::from(shape))?.get().map(|template| &**template)
+    }
+
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.templates.iter().map_while(|template| template.get().map(|template| &**template))
     }
 
     /// Where the object at `at` ends, and what was seen of it. `hint` is tried first.
@@ -151,19 +157,16 @@ impl Doc {
     }
 
     fn fit(&self, at: usize, depth: u32, hint: Shape) -> Option<(usize, Seen)> {
-        let templates = self.templates.borrow();
         let fitting = |shape: Shape, template: &Template| {
             let (end, offsets) = template.fit(self.text(), at, depth)?;
             Some((end, Seen { shape, offsets }))
         };
-        let hinted = templates.get(usize::from(hint)).and_then(|template| fitting(hint, template));
-        hinted.or_else(|| (0..).zip(templates.iter()).find_map(|(shape, template)| fitting(shape, template)))
+        let hinted = self.template(hint).and_then(|template| fitting(hint, template));
+        hinted.or_else(|| (0..).zip(self.templates()).find_map(|(shape, template)| fitting(shape, template)))
     }
 
     fn learn(&self, ctx: *mut qjs::JSContext, at: usize, end: usize, found: &[Member]) -> Option<Shape> {
-        if self.templates.borrow().len() >= MAX_TEMPLATES {
-            return None;
-        }
+        let free = self.templates.iter().position(|template| template.get().is_none())?;
         let mut keys = Vec::with_capacity(found.len());
         let number = |key: &[u8]| {
             let atom = build::atom(ctx, key);
@@ -176,8 +179,7 @@ impl Doc {
             return None;
         };
         self.tally.add(found.len() * FIELD_BYTES);
-        let mut templates = self.templates.borrow_mut();
-        templates.push(Rc::new(template));
-        Some((templates.len() - 1) as Shape)
+        self.templates.get(free)?.set(Box::new(template)).ok()?;
+        Some(free as Shape)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each does what it can from the text of records, without running guest code. Whatever else it is given goes to the engine's
 //! own function, as if nothing had been tried. `localeCompare` is one of them because the engine normalises both strings of
-//! every comparison, which changes nothing in ASCII.
+//! every comparison, which changes nothing in most of them.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
@@ -45,7 +45,8 @@ fn replace(owner: &Object<'_>, label: &CStr, length: c_int, call: Call, class: q
     owner.prop(name, Property::from(wrapped).writable().configurable())
 }
 
-/// `String.prototype.localeCompare`, which has `slow` compare what it does not: texts that are not ASCII, in a locale, or no texts.
+/// `String.prototype.localeCompare`, which has `slow` compare what it does not: texts in other scripts than Latin and Cyrillic, in a
+/// locale, or no texts.
 pub(crate) fn locale_compare<'js>(ctx: &Ctx<'js>, slow: &Function<'js>) -> Result<Value<'js>> {
     with_quick_way(ctx, slow, c"localeCompare", 1, locale_compare_call, 0)
 }
@@ -162,7 +163,7 @@ unsafe fn parsed(ctx: *mut qjs::JSContext, text: qjs::JSValue) -> qjs::JSValue {
     }
 }
 
-/// The strings of a call of `localeCompare`, compared, if both are ASCII.
+/// The strings of a call of `localeCompare`, compared, if normalisation changes neither.
 ///
 /// # Safety
 /// The context and the values are alive.
@@ -181,14 +182,20 @@ unsafe fn compared(ctx: *mut qjs::JSContext, one: qjs::JSValue, other: qjs::JSVa
         // SAFETY: the engine gave so many bytes at each place.
         let [one, other]: [&[u8]; 2] =
             std::array::from_fn(|at| unsafe { std::slice::from_raw_parts(texts[at].cast(), lengths[at] as usize) });
-        let both_ascii = one.is_ascii() && other.is_ascii();
-        result = both_ascii.then(|| qjs::JS_MKVAL(qjs::JS_TAG_INT, one.cmp(other) as i32));
+        let comparable = is_normal(one) && is_normal(other);
+        result = comparable.then(|| qjs::JS_MKVAL(qjs::JS_TAG_INT, one.cmp(other) as i32));
     }
     for text in texts {
         // SAFETY: null or from the engine, and freed once.
         unsafe { qjs::JS_FreeCString(ctx, text) };
     }
     result
+}
+
+/// Whether a text in UTF-8 has only characters that normalisation leaves as they are, also beside each other: those below U+0300,
+/// which are ASCII and Latin, and U+0400 to U+047F, which are Cyrillic. The order of their bytes is that of their code points.
+fn is_normal(text: &[u8]) -> bool {
+    text.is_ascii() || text.iter().all(|&byte| byte < 0xcc || byte == 0xd0 || byte == 0xd1)
 }
 
 unsafe extern "C" fn locale_compare_call(
@@ -221,22 +228,13 @@ unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, p
     // SAFETY: the payload of this class is null or a record, and lives as long as its object, which the caller keeps alive.
     let record = unsafe { qjs::JS_GetOpaque(object, class as qjs::JSClassID).cast::<Record>().as_ref() }?;
     let fill = || -> std::result::Result<qjs::JSValue, Fail> {
-        let index = record.indexed(ctx)?;
-        let mut list = List::new(ctx);
-        for entry in index.entries() {
-            // SAFETY: the entry keeps its key alive.
-            let key = || checked(unsafe { qjs::JS_AtomToString(ctx, entry.atom()) });
-            let item = match part {
-                KEYS => key()?,
-                VALUES => entry.read(ctx, record)?,
-                _ => {
-                    let mut pair = List::new(ctx);
-                    pair.push(key()?)?;
-                    pair.push(entry.read(ctx, record)?)?;
-                    checked(pair.into_array())?
-                }
-            };
-            list.push(item)?;
+        let mut list = List::with_capacity(ctx, record.keys(ctx)?)?;
+        // SAFETY: the record keeps its keys alive.
+        let key = |atom| checked(unsafe { qjs::JS_AtomToString(ctx, atom) });
+        match part {
+            KEYS => record.each_key(ctx, |atom| Ok(list.push(key(atom)?)?))?,
+            VALUES => record.each_property(ctx, |_, value| Ok(list.push(value)?))?,
+            _ => record.each_property(ctx, |atom, value| Ok(list.push(pair(ctx, key(atom), value)?)?))?,
         }
         checked(list.into_array())
     };
@@ -244,6 +242,23 @@ unsafe fn listed(ctx: *mut qjs::JSContext, object: qjs::JSValue, class: c_int, p
         throw(ctx, fail);
         qjs::JS_EXCEPTION
     }))
+}
+
+/// An array of a key and a value, both of which it takes over.
+fn pair(
+    ctx: *mut qjs::JSContext,
+    key: std::result::Result<qjs::JSValue, Fail>,
+    value: qjs::JSValue,
+) -> std::result::Result<qjs::JSValue, Fail> {
+    match key {
+        // SAFETY: two owned values, which the engine takes over in any case.
+        Ok(key) => checked(unsafe { qjs::JS_NewArrayFrom(ctx, 2, [key, value].as_ptr()) }),
+        Err(fail) => {
+            // SAFETY: the value was handed over and has found no place.
+            unsafe { qjs::JS_FreeValue(ctx, value) };
+            Err(fail)
+        }
+    }
 }
 
 unsafe extern "C" fn listing_call<const PART: u8>(

@@ -8,8 +8,10 @@ use std::ffi::c_int;
 use rquickjs::qjs;
 
 use super::build::Fail;
+use super::index::Index;
 use super::materialise::materialise;
 use super::record::Record;
+use super::shapes;
 
 pub(super) static HOOKS: qjs::JSClassExoticMethods = qjs::JSClassExoticMethods {
     get_own_property: Some(get_own_property),
@@ -78,7 +80,8 @@ unsafe extern "C" fn get_own_property_names(
     }
     // SAFETY: as in `get_own_property`.
     let Some(record) = (unsafe { payload(obj) }) else { return 0 };
-    let entries = match record.indexed(ctx) {
+    // What asks for names mostly copies the record next, and reads each value twice.
+    let entries = match to_be_copied(ctx, record) {
         Ok(index) => index.entries(),
         Err(fail) => return throw(ctx, fail),
     };
@@ -104,6 +107,14 @@ unsafe extern "C" fn get_own_property_names(
         len.write(entries.len() as u32);
     }
     0
+}
+
+/// The index of a record whose properties another object gets, or real ones.
+pub(super) fn to_be_copied(ctx: *mut qjs::JSContext, record: &Record) -> Result<Index<'_>, Fail> {
+    if let Some(template) = record.template(ctx)? {
+        shapes::note_copy(ctx, template)?;
+    }
+    record.indexed(ctx)
 }
 
 unsafe extern "C" fn delete_property(ctx: *mut qjs::JSContext, obj: qjs::JSValue, prop: qjs::JSAtom) -> c_int {

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use rquickjs::qjs;
 
 use super::build::Fail;
-use super::hooks::{payload, throw};
+use super::hooks::{payload, throw, to_be_copied};
 use super::record::Record;
 
 /// A chain of Proxies of Proxies longer than this is not followed.
@@ -25,15 +25,15 @@ pub(super) unsafe fn materialise(ctx: *mut qjs::JSContext, obj: qjs::JSValue) ->
         | qjs::JS_PROP_HAS_ENUMERABLE
         | qjs::JS_PROP_NO_EXOTIC
         | qjs::JS_PROP_THROW) as c_int;
-    let index = record.indexed(ctx)?;
+    let index = to_be_copied(ctx, record)?;
     // All values first: if memory runs out among them, the object is still as it was.
-    for entry in index.entries() {
-        let value = entry.read(ctx, record)?;
+    for place in 0..index.entries().len() {
+        let value = index.read(ctx, record, place)?;
         // SAFETY: the reference that `read` gave; the entry keeps its own.
         unsafe { qjs::JS_FreeValue(ctx, value) };
     }
-    for entry in index.entries() {
-        let value = entry.read(ctx, record)?;
+    for (place, entry) in index.entries().iter().enumerate() {
+        let value = index.read(ctx, record, place)?;
         // SAFETY: the engine duplicates what it keeps; the reference from `read` is freed after.
         let rc = unsafe {
             let none = qjs::JS_UNDEFINED;

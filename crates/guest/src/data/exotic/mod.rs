@@ -7,8 +7,8 @@
 //!
 //! - `value`: single calls (keys, elements, text, class ids); `identities`: what object became what
 //! - `text`: memory that counts against the run's limit
-//! - `doc`, `properties`, `record`, `build`: a text, and the values made of it
-//! - `hooks`, `materialise`, `class`: the exotic methods that the engine calls
+//! - `doc`, `properties`, `record`, `index`, `build`: a text, and the values made of it
+//! - `hooks`, `materialise`, `class`: the exotic methods that the engine calls; `shapes`: what makes copies of records cheap
 //! - `functions`: functions of the standard library that know records
 #![allow(unsafe_code, reason = "decision 5")]
 
@@ -18,9 +18,11 @@ mod doc;
 mod functions;
 mod hooks;
 mod identities;
+mod index;
 mod materialise;
 mod properties;
 mod record;
+mod shapes;
 mod text;
 mod value;
 

@@ -5,8 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use rquickjs::qjs;
 
-use super::super::lazy::scan::{Fault, Member, array_index, members};
-use super::super::lazy::template::Template;
+use super::super::lazy::scan::{Member, array_index, members};
 use super::super::lazy::unescape::{Unescaped, unescape};
 use super::build::{self, Fail};
 
@@ -43,24 +42,6 @@ pub(super) struct Properties {
 impl Properties {
     fn new(ctx: *mut qjs::JSContext) -> Self {
         Self { ctx, indices: Vec::new(), named: Vec::new() }
-    }
-
-    /// The properties of a record with a known shape.
-    pub(super) fn of_template(
-        ctx: *mut qjs::JSContext,
-        text: &[u8],
-        start: usize,
-        template: &Template,
-    ) -> Result<Self, Fail> {
-        let mut properties = Self::new(ctx);
-        properties.named.reserve_exact(template.keys().len());
-        let mut at = template.first(start).ok_or(Fault::Syntax(start))?;
-        for (field, key) in template.keys().enumerate() {
-            at = template.advance(text, (field.saturating_sub(1), at), field).ok_or(Fault::Syntax(at))?;
-            // SAFETY: the template keeps the atom alive; this is a reference of our own.
-            properties.named.push((unsafe { qjs::JS_DupAtom(ctx, key) }, at as u32));
-        }
-        Ok(properties)
     }
 
     /// The properties of the object at `start`, and where it ends.

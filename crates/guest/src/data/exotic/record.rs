@@ -1,131 +1,30 @@
 //! What a record's object holds: a place in a document, and an index of its own once that pays.
 
 use std::cell::Cell;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use rquickjs::qjs;
 
-use super::super::lazy::scan::Fault;
+use super::super::lazy::scan::{Fault, skip_value};
+use super::super::lazy::template::{Offsets, Template};
 use super::build::{self, Fail};
 use super::doc::{Doc, Mutability, Seen, Shape, UNKNOWN};
+use super::index::{self, Index};
 use super::properties::Properties;
 
 /// After so many reads of one record its values are kept, not made again.
 const READS_BEFORE_INDEX: u8 = 4;
-const NO_ENTRY: u32 = u32::MAX;
 
 /// The opaque part of a record's object, in the engine's memory.
 ///
 /// Everything that changes is a `Cell`: the garbage collector looks at records in the middle of any allocation.
 pub(super) struct Record {
     doc: *const Doc,
-    index: Cell<*mut Index>,
+    index: Cell<Option<NonNull<index::Header>>>,
     start: u32,
     reads: Cell<u8>,
     mutability: Mutability,
     seen: Cell<Seen>,
-}
-
-/// The properties of one record in JavaScript's order, followed in memory by its entries.
-#[repr(C)]
-pub(super) struct Index {
-    count: usize,
-}
-
-/// One property. `head` and `next` chain the entries of one hash bucket.
-pub(super) struct Entry {
-    value: Cell<qjs::JSValue>,
-    atom: qjs::JSAtom,
-    at: u32,
-    head: u32,
-    next: u32,
-}
-
-impl Entry {
-    /// The value as an owned reference, made at the first read.
-    pub(super) fn read(&self, ctx: *mut qjs::JSContext, of: &Record) -> Result<qjs::JSValue, Fail> {
-        // SAFETY: only looks at the tag.
-        if unsafe { qjs::JS_IsUninitialized(self.value.get()) } {
-            self.value.set(build::value(ctx, of.doc(), self.at as usize, of.mutability)?);
-        }
-        // SAFETY: the entry owns the value; the caller gets a reference of its own.
-        Ok(unsafe { qjs::JS_DupValue(ctx, self.value.get()) })
-    }
-
-    pub(super) fn atom(&self) -> qjs::JSAtom {
-        self.atom
-    }
-}
-
-impl Index {
-    pub(super) fn entries(&self) -> &[Entry] {
-        // SAFETY: `allocate` put `count` initialised entries right behind the header, and they live as long.
-        unsafe { std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast(), self.count) }
-    }
-
-    pub(super) fn find(&self, atom: qjs::JSAtom) -> Option<&Entry> {
-        let entries = self.entries();
-        let mut at = entries.get(bucket(atom, entries.len())?)?.head;
-        while let Some(entry) = entries.get(at as usize) {
-            if entry.atom == atom {
-                return Some(entry);
-            }
-            at = entry.next;
-        }
-        None
-    }
-
-    /// Whether an object or array was made of a part, which guest code may have changed since.
-    fn has_children(&self) -> bool {
-        // SAFETY: only looks at tags.
-        self.entries().iter().any(|entry| unsafe { qjs::JS_IsObject(entry.value.get()) })
-    }
-
-    /// Puts the properties into the engine's memory.
-    fn allocate(ctx: *mut qjs::JSContext, properties: Properties) -> Result<NonNull<Self>, Fail> {
-        let count = properties.len();
-        let bytes = size_of::<Self>() + count * size_of::<Entry>();
-        // SAFETY: a plain allocation; the result is checked.
-        let Some(index) = NonNull::new(unsafe { qjs::js_malloc(ctx, bytes as _) }.cast::<Self>()) else {
-            return Err(Fail::Thrown);
-        };
-        // SAFETY: the memory has room for the header and `count` entries, all of which are written here.
-        let entries: &mut [Entry] = unsafe {
-            index.write(Self { count });
-            let first: *mut Entry = index.add(1).as_ptr().cast();
-            for (place, (atom, at)) in properties.in_order().into_iter().enumerate() {
-                let value = Cell::new(qjs::JS_UNINITIALIZED);
-                first.add(place).write(Entry { value, atom, at, head: NO_ENTRY, next: NO_ENTRY });
-            }
-            std::slice::from_raw_parts_mut(first, count)
-        };
-        for at in 0..count {
-            let Some(bucket) = bucket(entries[at].atom, count) else { break };
-            entries[at].next = entries[bucket].head;
-            entries[bucket].head = at as u32;
-        }
-        Ok(index)
-    }
-
-    /// # Safety
-    /// `index` came from `allocate` on this runtime and is not used again.
-    unsafe fn free(index: *mut Self, rt: *mut qjs::JSRuntime) {
-        // SAFETY: as the caller promises.
-        for entry in unsafe { &*index }.entries() {
-            // SAFETY: the entry owns one reference of its value and of its atom.
-            unsafe {
-                qjs::JS_FreeValueRT(rt, entry.value.replace(qjs::JS_UNDEFINED));
-                qjs::JS_FreeAtomRT(rt, entry.atom);
-            }
-        }
-        // SAFETY: as the caller promises; entries need no drop of their own.
-        unsafe { qjs::js_free_rt(rt, index.cast()) };
-    }
-}
-
-/// The hash bucket of a key among so many. The division is one of 32 bits, which takes half the time.
-fn bucket(atom: qjs::JSAtom, count: usize) -> Option<usize> {
-    Some(atom.checked_rem(count as u32)? as usize)
 }
 
 impl Record {
@@ -157,7 +56,7 @@ impl Record {
         doc.retain();
         let record = Self {
             doc,
-            index: Cell::new(ptr::null_mut()),
+            index: Cell::new(None),
             start: start as u32,
             reads: Cell::new(0),
             mutability,
@@ -180,8 +79,17 @@ impl Record {
         self.start as usize
     }
 
+    pub(super) fn mutability(&self) -> Mutability {
+        self.mutability
+    }
+
     pub(super) fn is_frozen(&self) -> bool {
         self.mutability == Mutability::Frozen
+    }
+
+    /// Where its first values start, as far as that is known.
+    pub(super) fn offsets(&self) -> Offsets {
+        self.seen.get().offsets
     }
 
     /// Another object for the same text, which a program may change.
@@ -198,9 +106,9 @@ impl Record {
 
     /// The record's own index, if it has one.
     #[inline]
-    pub(super) fn index(&self) -> Option<&Index> {
-        // SAFETY: null or made by `allocate`; freed only together with the record.
-        unsafe { self.index.get().as_ref() }
+    pub(super) fn index(&self) -> Option<Index<'_>> {
+        // SAFETY: the record's own, freed only together with the record.
+        self.index.get().map(|header| unsafe { Index::new(header) })
     }
 
     /// Whether no part was handed out that is an object: none is known to the program by its identity.
@@ -222,12 +130,17 @@ impl Record {
         Ok(self.seen.get().shape)
     }
 
+    /// What it has in common with other records; None if it has to be indexed on its own.
+    pub(super) fn template(&self, ctx: *mut qjs::JSContext) -> Result<Option<&Template>, Fail> {
+        Ok(self.doc().template(self.shape(ctx)?))
+    }
+
     /// Whether there is such a property.
     pub(super) fn has(&self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<bool, Fail> {
         if let Some(index) = self.index() {
             return Ok(index.find(atom).is_some());
         }
-        match self.doc().template(self.shape(ctx)?) {
+        match self.template(ctx)? {
             Some(template) => Ok(template.find(atom).is_some()),
             None => Ok(self.indexed(ctx)?.find(atom).is_some()),
         }
@@ -236,34 +149,99 @@ impl Record {
     /// The value of a property as an owned reference; None if there is no such property.
     #[inline]
     pub(super) fn read(&self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<Option<qjs::JSValue>, Fail> {
-        let doc = self.doc();
         if self.index().is_none()
-            && let Some(template) = doc.template(self.shape(ctx)?)
+            && let Some(template) = self.template(ctx)?
         {
             let Some(field) = template.find(atom) else { return Ok(None) };
-            let found = template.locate(doc.text(), self.start(), self.seen.get().offsets, field);
-            let at = found.ok_or(Fault::Syntax(self.start()))?;
-            // Objects and arrays must be the same at every read, so they need a place to be kept.
-            let nested = matches!(doc.text().get(at), Some(b'{' | b'['));
-            if !nested && self.reads.get() < READS_BEFORE_INDEX {
+            let text = self.doc().text();
+            let at = template.locate(text, self.start(), self.offsets(), None, field);
+            let at = at.ok_or(Fault::Syntax(self.start()))?;
+            if !is_container(text, at) && self.reads.get() < READS_BEFORE_INDEX {
                 self.reads.set(self.reads.get() + 1);
-                return build::scalar(ctx, doc.text(), at).map(|(value, _)| Some(value));
+                return build::scalar(ctx, text, at).map(|(value, _)| Some(value));
             }
+            let index = self.indexed(ctx)?;
+            index.note(field, at);
+            return index.read(ctx, self, field).map(Some);
         }
-        match self.indexed(ctx)?.find(atom) {
-            Some(entry) => entry.read(ctx, self).map(Some),
-            None => Ok(None),
+        let index = self.indexed(ctx)?;
+        index.find(atom).map(|place| index.read(ctx, self, place)).transpose()
+    }
+
+    /// How many properties it has.
+    pub(super) fn keys(&self, ctx: *mut qjs::JSContext) -> Result<usize, Fail> {
+        match self.template(ctx)? {
+            Some(template) => Ok(template.keys().len()),
+            None => Ok(self.indexed(ctx)?.entries().len()),
         }
     }
 
+    /// Visits the keys in JavaScript's order. They are alive as long as the record is.
+    pub(super) fn each_key(
+        &self,
+        ctx: *mut qjs::JSContext,
+        mut visit: impl FnMut(qjs::JSAtom) -> Result<(), Fail>,
+    ) -> Result<(), Fail> {
+        match self.template(ctx)? {
+            Some(template) => template.keys().try_for_each(visit),
+            None => self.indexed(ctx)?.entries().iter().try_for_each(|entry| visit(entry.atom())),
+        }
+    }
+
+    /// Visits the properties in JavaScript's order, each with its value as an owned reference.
+    ///
+    /// The first time, values are made in one pass over the text, and only objects and arrays are kept.
+    pub(super) fn each_property(
+        &self,
+        ctx: *mut qjs::JSContext,
+        mut visit: impl FnMut(qjs::JSAtom, qjs::JSValue) -> Result<(), Fail>,
+    ) -> Result<(), Fail> {
+        if self.index().is_none()
+            && self.reads.get() < READS_BEFORE_INDEX
+            && let Some(template) = self.template(ctx)?
+        {
+            self.reads.set(READS_BEFORE_INDEX);
+            return self.pass(ctx, template, visit);
+        }
+        let index = self.indexed(ctx)?;
+        for (place, entry) in index.entries().iter().enumerate() {
+            visit(entry.atom(), index.read(ctx, self, place)?)?;
+        }
+        Ok(())
+    }
+
+    fn pass(
+        &self,
+        ctx: *mut qjs::JSContext,
+        template: &Template,
+        mut visit: impl FnMut(qjs::JSAtom, qjs::JSValue) -> Result<(), Fail>,
+    ) -> Result<(), Fail> {
+        let text = self.doc().text();
+        let mut end = self.start();
+        for (field, key) in template.keys().enumerate() {
+            let at = template.after(end, field).ok_or(Fault::Syntax(end))?;
+            let value;
+            if is_container(text, at) {
+                let index = self.indexed(ctx)?;
+                index.note(field, at);
+                value = index.read(ctx, self, field)?;
+                end = skip_value(text, at, 0)?;
+            } else {
+                (value, end) = build::scalar(ctx, text, at)?;
+            }
+            visit(key, value)?;
+        }
+        Ok(())
+    }
+
     /// The record's own index, made if need be.
-    pub(super) fn indexed(&self, ctx: *mut qjs::JSContext) -> Result<&Index, Fail> {
+    pub(super) fn indexed(&self, ctx: *mut qjs::JSContext) -> Result<Index<'_>, Fail> {
         if self.index().is_none() {
-            let properties = match self.doc().template(self.shape(ctx)?) {
-                Some(template) => Properties::of_template(ctx, self.doc().text(), self.start(), &template)?,
-                None => Properties::scan(ctx, self.doc().text(), self.start())?.0,
+            let index = match self.template(ctx)? {
+                Some(template) => index::of_template(ctx, template)?,
+                None => index::of_properties(ctx, Properties::scan(ctx, self.doc().text(), self.start())?.0)?,
             };
-            self.index.set(Index::allocate(ctx, properties)?.as_ptr());
+            self.index.set(Some(index));
         }
         self.index().ok_or(Fail::Thrown)
     }
@@ -272,15 +250,14 @@ impl Record {
     pub(super) fn scan(&self, ctx: *mut qjs::JSContext) -> Result<usize, Fail> {
         let (properties, end) = Properties::scan(ctx, self.doc().text(), self.start())?;
         self.seen.set(Seen::IRREGULAR);
-        self.index.set(Index::allocate(ctx, properties)?.as_ptr());
+        self.index.set(Some(index::of_properties(ctx, properties)?));
         Ok(end)
     }
 
     /// Reports to the garbage collector what the record refers to.
-    pub(super) fn mark(&self, rt: *mut qjs::JSRuntime, mark: qjs::JS_MarkFunc) {
-        for entry in self.index().map_or(&[][..], Index::entries) {
-            // SAFETY: the entry owns its value; the collector's own function is passed through.
-            unsafe { qjs::JS_MarkValue(rt, entry.value.get(), mark) };
+    pub(super) fn mark(&self, rt: *mut qjs::JSRuntime, mark_with: qjs::JS_MarkFunc) {
+        if let Some(index) = self.index() {
+            index.mark(rt, mark_with);
         }
     }
 
@@ -289,9 +266,9 @@ impl Record {
     pub(super) unsafe fn free(record: *mut Self, rt: *mut qjs::JSRuntime) {
         // SAFETY: as the caller promises.
         let (index, doc) = unsafe { ((*record).index.get(), (*record).doc) };
-        if !index.is_null() {
+        if let Some(index) = index {
             // SAFETY: the index belongs to this record alone.
-            unsafe { Index::free(index, rt) };
+            unsafe { index::free(index, rt) };
         }
         // SAFETY: the record's own reference and memory, given back once.
         unsafe {
@@ -299,4 +276,10 @@ impl Record {
             qjs::js_free_rt(rt, record.cast());
         }
     }
+}
+
+/// Whether the value at `at` is an object or an array: those are the same at every read, so they need a place to be kept.
+#[inline]
+fn is_container(text: &[u8], at: usize) -> bool {
+    matches!(text.get(at), Some(b'{' | b'['))
 }

@@ -98,9 +98,15 @@ impl List {
         Self { ctx, values: std::ptr::null_mut(), len: 0, capacity: 0 }
     }
 
+    /// With room for so many values; fails with a pending exception if there is no memory for them.
+    pub(super) fn with_capacity(ctx: *mut qjs::JSContext, capacity: usize) -> Result<Self> {
+        let mut list = Self::new(ctx);
+        if capacity == 0 || list.grow_to(capacity) { Ok(list) } else { Err(Error::Exception) }
+    }
+
     /// Takes a value over; fails with a pending exception if there is no memory for it.
     pub(super) fn push(&mut self, value: qjs::JSValue) -> Result<()> {
-        if self.len == self.capacity && !self.grow() {
+        if self.len == self.capacity && !self.grow_to((self.capacity * 2).max(4)) {
             // SAFETY: the value was handed over and has found no place.
             unsafe { qjs::JS_FreeValue(self.ctx, value) };
             return Err(Error::Exception);
@@ -111,8 +117,7 @@ impl List {
         Ok(())
     }
 
-    fn grow(&mut self) -> bool {
-        let capacity = (self.capacity * 2).max(4);
+    fn grow_to(&mut self, capacity: usize) -> bool {
         let bytes = capacity * size_of::<qjs::JSValue>();
         // SAFETY: `values` is null or came from this allocator; on failure it stays as it is.
         let grown = unsafe { qjs::js_realloc(self.ctx, self.values.cast(), bytes as _) };

@@ -53,12 +53,9 @@ impl<S: ByteSink> Copier<'_, S> {
 
     fn fitted(&mut self, start: usize, template: &Template, depth: u32) -> Copied {
         let depth = depth.checked_sub(1).ok_or(ToWalk)?;
-        let mut at = template.first(start).ok_or(ToWalk)?;
-        let mut end = at;
+        let mut end = start;
         for field in 0..template.keys().len() {
-            if field > 0 {
-                at = template.after(end, field).ok_or(ToWalk)?;
-            }
+            let at = template.after(end, field).ok_or(ToWalk)?;
             self.out.extend_from_slice(template.lead(field).ok_or(ToWalk)?);
             end = self.value(at, depth)?;
         }

@@ -5,6 +5,8 @@
 //! the next record is recognised by comparing words, its keys are known to be
 //! distinct, and a property is found by skipping values only.
 
+use std::cell::Cell;
+
 use super::scan::{Member, array_index, skip_value};
 
 /// A record with more keys gets no template; it is indexed on its own.
@@ -82,6 +84,8 @@ pub(crate) struct Template {
     tail: Glue,
     /// Open addressing from key number to field; `NONE` is free.
     slots: Box<[(u32, u32)]>,
+    /// Copies of records with this shape; no more are counted than fit.
+    copies: Cell<u8>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -109,7 +113,7 @@ impl Template {
             after = member.end;
         }
         let slots = index(fields.iter().map(|field| field.key));
-        Some(Self { fields, tail: Glue::new(text.get(after..end)?), slots })
+        Some(Self { fields, tail: Glue::new(text.get(after..end)?), slots, copies: Cell::new(0) })
     }
 
     /// The key numbers in order.
@@ -134,6 +138,12 @@ impl Template {
         }
     }
 
+    /// Counts a copy of a record with this shape; returns how many there were, this one included, up to 255.
+    pub(crate) fn note_copy(&self) -> u8 {
+        self.copies.set(self.copies.get().saturating_add(1));
+        self.copies.get()
+    }
+
     /// Where the record at `start` ends and where its values are, if it has this shape.
     pub(crate) fn fit(&self, text: &[u8], start: usize, depth: u32) -> Option<(usize, Offsets)> {
         let mut offsets = Offsets::NONE;
@@ -146,35 +156,30 @@ impl Template {
         Some((self.tail.pass(text, at)?, offsets))
     }
 
-    /// Where the value of `field` starts in the record at `start`, which has this shape.
+    /// Where the value of `field` starts in the record at `start`, which has this shape. `known` is another field, up to this one,
+    /// and where its value starts.
     #[inline]
-    pub(crate) fn locate(&self, text: &[u8], start: usize, offsets: Offsets, field: usize) -> Option<usize> {
-        let from = match offsets.nearest(field) {
-            Some((known, offset)) => (known, start + offset),
-            None => (0, self.first(start)?),
+    pub(crate) fn locate(
+        &self,
+        text: &[u8],
+        start: usize,
+        offsets: Offsets,
+        known: Option<(usize, usize)>,
+        field: usize,
+    ) -> Option<usize> {
+        let noted = offsets.nearest(field).map(|(noted, offset)| (noted, start + offset));
+        let (mut current, mut at) = match noted.max(known) {
+            Some(nearest) => nearest,
+            None => (0, self.after(start, 0)?),
         };
-        self.advance(text, from, field)
-    }
-
-    /// Where the value of `field` starts, given where the value of an earlier field `from` does.
-    #[inline]
-    pub(crate) fn advance(&self, text: &[u8], from: (usize, usize), field: usize) -> Option<usize> {
-        let (mut current, mut at) = from;
         while current < field {
-            at = skip_value(text, at, 0).ok()?;
             current += 1;
-            at = self.after(at, current)?;
+            at = self.after(skip_value(text, at, 0).ok()?, current)?;
         }
         Some(at)
     }
 
-    /// Where the first value starts in a record that starts at `start`.
-    #[inline]
-    pub(crate) fn first(&self, start: usize) -> Option<usize> {
-        Some(start + self.fields.first()?.glue.bytes.len())
-    }
-
-    /// Where the value of `field` starts if the value before it ends at `end`.
+    /// Where the value of `field` starts if the value before it ends at `end`, or for the first field if the record starts there.
     #[inline]
     pub(crate) fn after(&self, end: usize, field: usize) -> Option<usize> {
         Some(end + self.fields.get(field)?.glue.bytes.len())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use toolgate_wire::foreign_text::head;
 use toolgate_wire::limits::{MAX_PATH_KEY, MAX_PATH_STEPS};
 
 /// One step from a container to something inside it.
@@ -32,7 +33,7 @@ fn push(path: &mut String, step: &Step) {
             let _ = write!(path, ".{key}");
         }
         Step::Key(key) => {
-            let shown: String = key.chars().take(MAX_PATH_KEY).collect();
+            let shown = head(key, MAX_PATH_KEY);
             let cut = if shown.len() < key.len() { "…" } else { "" };
             let _ = write!(path, "[{:?}{cut}]", shown);
         }

@@ -27,7 +27,7 @@
     };
     return show(value);
   };
-  const strings = ["", "a", "b", "ab", "A", "a\0", "é", "e\u0301", "\ud800", "𝄞", "z".repeat(40), "z".repeat(41), "ab" + "c".repeat(300)];
+  const strings = ["", "a", "b", "ab", "A", "a\0", "é", "e\u0301", "\ud800", "𝄞", "ÿ", "ƒ", "\u02ff", "\u0300", "a\u0300", "ё", "Ё", "жук", "ѿ", "\u0483", "ґ", "ж\u0306", "αβ", "\u0387", "日本", "z".repeat(40), "z".repeat(41), "ab" + "c".repeat(300)];
   const spaces = [undefined, 0, 1, 2.9, -1, 20, NaN, "\t", "--", "", "abcdefghijklmno", "é", "\ud800", null, true, Object(3), Object("> "), {}, []];
   const replacers = [undefined, null, 1, "a", (key, v) => v, (key, v) => (key === "a" ? undefined : v), ["a", "id", 0], {}];
   return (value, at) => {

@@ -307,3 +307,133 @@ fn a_small_native_stack_is_enough_for_records() {
     };
     std::thread::Builder::new().stack_size(512 << 10).spawn(run).expect("thread").join().expect("no overflow");
 }
+
+/// Steps of programs that copy and list records, each a function of one record, of the data and of the record's place in it.
+const COPIES: &[&str] = &[
+    "(r) => Object.entries(r)",
+    "(r) => Object.values(r)",
+    "(r) => Object.keys(r)",
+    "(r) => ({ ...r })",
+    "(r) => ({ ...r, extra: 1, id: 'changed' })",
+    "(r) => Object.assign({ z: 1 }, r)",
+    "(r) => { const { id, tags, ...rest } = r; return rest }",
+    "(r) => { const keys = []; for (const key in r) keys.push(key); return keys }",
+    "(r) => Object.fromEntries(Object.entries(r).reverse())",
+    "(r) => [r.f9, r.last, r.f2, r.name, r.f9]",
+    "(r) => r.last",
+    "(r) => Object.entries(r).map(([key, value]) => value === r[key])",
+    "(r) => Object.values({ ...r }).map((value, at) => value === Object.values(r)[at])",
+    "(r) => { Object.values(r).find((value) => Array.isArray(value)).push('more'); return [r.tags, { ...r }] }",
+    "(r) => { Object.entries(r).find(([key]) => key === 'more')[1].n = -1; return [r.more, JSON.stringify(r)] }",
+    "(r) => { try { r.name = 'new' } catch (e) { return e.message } return [Object.entries(r), { ...r }] }",
+    "(r) => { try { delete r.f3; r.f3 = 'last' } catch (e) { return e.message } return [Object.keys(r), { ...r }] }",
+    "(r, d, at) => { try { d[(at + 1) % d.length] = { ...r } } catch (e) { return e.message } return d.length }",
+    "(r) => JSON.stringify(structuredClone(r))",
+];
+
+/// Records of one shape with nested values in the middle, and some of other shapes between them.
+fn rows(count: usize) -> String {
+    let row = |n: usize| {
+        let fields: Vec<String> = (0..10).map(|field| format!(r#""f{field}":{}"#, (n * 7 + field) % 100)).collect();
+        let (first, rest) = fields.split_at(3);
+        format!(
+            r#"{{"id":{n},"name":"row \u00e9 {n}",{},"tags":["x",{n}],"more":{{"n":{n}}},{},"last":"{}"}}"#,
+            first.join(","),
+            rest.join(","),
+            "é".repeat(n % 5),
+        )
+    };
+    let odd = |n: usize| format!(r#"{{"2":{n},"id":{n},"1":[{n}],"id":"twice","tags":[],"more":{{}}}}"#);
+    let all: Vec<String> = (0..count).map(|n| if n % 9 == 4 { odd(n) } else { row(n) }).collect();
+    format!("[{}]", all.join(","))
+}
+
+/// What `code`, a function of the data, gives as JSON, for records or for parsed objects.
+fn given(text: &str, code: &str, mutability: Mutability, as_record: bool) -> String {
+    const FREEZE: &str =
+        "(function freeze(v) { if (Object(v) === v) { Object.values(v).forEach(freeze); Object.freeze(v) } })";
+    with_realm(|ctx| {
+        let data = if as_record {
+            lazy(&ctx, Text::copy(&ctx, text).expect("memory"), mutability).expect("JSON")
+        } else {
+            eager(&ctx, text).expect("JSON")
+        };
+        if !as_record && mutability == Mutability::Frozen {
+            let freeze: Function<'_> = ctx.eval(FREEZE).expect("freeze");
+            freeze.call::<_, ()>((data.clone(),)).expect("frozen");
+        }
+        let program: Function<'_> = ctx.eval(code).catch(&ctx).expect("program");
+        match program.call::<_, Value<'_>>((data,)) {
+            Ok(value) => to_json(&ctx, value, &roomy()).expect("json"),
+            Err(_) => thrown(&ctx),
+        }
+    })
+}
+
+#[test]
+fn copies_and_lists_of_records_are_those_of_objects() {
+    let text = rows(40);
+    for (at, one) in COPIES.iter().enumerate() {
+        for other in COPIES.iter().cycle().skip(at).take(7).step_by(2) {
+            let code = format!(
+                "'use strict'; (d) => d.map((r, at) => [({one})(r, d, at), ({other})(r, d, at), ({one})(r, d, at)])"
+            );
+            for mutability in [Mutability::Mutable, Mutability::Frozen] {
+                let as_record = given(&text, &code, mutability, true);
+                assert_eq!(as_record, given(&text, &code, mutability, false), "{code} {mutability:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_shapes_that_are_kept_for_copies_are_bounded() {
+    let sandbox = Sandbox::new();
+    let copy = "(d) => { for (let i = 0; i < 100; i++) {
+        const keys = Array.from({ length: 32 }, (_, at) => `key${i}_${at}`);
+        const text = JSON.stringify(Array(12).fill(Object.fromEntries(keys.map((key, at) => [key, at]))));
+        for (const r of JSON.parse(text)) if (Object.keys({ ...r }).join() !== keys.join()) throw i;
+    } }";
+    assert!(sandbox.call("[]", "() => {}"));
+    let before = sandbox.used();
+    assert!(sandbox.call("[]", copy));
+    let kept = sandbox.used() - before;
+    assert!(kept < 16 * (48 << 10), "{kept}");
+    assert!(sandbox.call("[]", copy));
+    assert!(sandbox.used() <= before + kept + (16 << 10), "{}", sandbox.used() - before);
+}
+
+#[test]
+fn running_out_of_memory_while_records_are_listed_or_copied_is_an_exception() {
+    for code in ["Object.entries(r)", "Object.values(r)", "({ ...r })", "Object.assign({}, r)"] {
+        let sandbox = Sandbox::new();
+        let text = rows(10_000);
+        let act = format!("(d) => {{ globalThis.all = d.map((r) => {code}) }}");
+        assert!(sandbox.call(&text, "() => {}"));
+        let used = sandbox.used();
+        for room in [1 << 10, 20 << 10, 400 << 10] {
+            sandbox.runtime.set_memory_limit(used + room);
+            assert!(!sandbox.call(&text, &act), "{code} {room}");
+        }
+        sandbox.runtime.set_memory_limit(256 << 20);
+        assert!(sandbox.call(&text, &act), "{code}");
+        assert!(sandbox.call(&text, "(d) => { if (all.length !== d.length || d[1].name !== 'row é 1') throw 0 }"));
+    }
+}
+
+#[test]
+fn what_is_compared_without_normalising_is_normal_in_every_neighbourhood() {
+    check(
+        "[]",
+        "() => {
+            const all = [];
+            for (let c = 0; c < 0x480; c++) if (c < 0x300 || c >= 0x400) all.push(String.fromCharCode(c));
+            for (const one of all) {
+                const pairs = all.map((other) => one + other).join('');
+                if (pairs.normalize() !== pairs) return one;
+            }
+            return 'normal';
+        }",
+        r#""normal""#,
+    );
+}

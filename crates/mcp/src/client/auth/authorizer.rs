@@ -1,6 +1,6 @@
 //! The tokens of one server: used, refreshed ahead of time and once, asked for again when the server refuses.
 //!
-//! One refresh at a time in this process, and one among all processes that share a store: whoever waited finds the new
+//! One refresh at a time in this process, and one among all processes that share a store: those that waited find the new
 //! tokens there. A login and a logout wait for a refresh as well. What another process changes in the store counts from the
 //! next request on. A refused refresh ends the login. No request of the server is made here.
 
@@ -16,7 +16,7 @@ use super::issuer_binding;
 use super::login::{AuthorizationResponse, PendingLogin};
 use super::metadata::{self, Discovered, Endpoints};
 use super::registration::{self, ClientRegistration, RegisteredClient};
-use super::store::{Login, LoginVersion, StoreError, StoreLock, TokenStore};
+use super::store::{Login, LoginVersion, SecretError, StoreLock, TokenStore};
 use super::token::{TokenRequest, Tokens, now};
 use super::transport::{AddressRule, AuthTransport};
 use super::{AuthError, SecretText};
@@ -45,7 +45,8 @@ pub struct AuthSettings {
     pub client: ClientRegistration,
     /// Scopes to ask for besides those that the server names.
     pub scopes: Vec<String>,
-    /// The only issuer that this client logs in at; without it, a registered client belongs to the first one.
+    /// The only issuer that this client logs in at; without it, a registered client belongs to the first one. With
+    /// `endpoints`, the issuer that redirects must name.
     pub issuer: Option<String>,
     /// Where tokens are issued, for a server that has no metadata.
     pub endpoints: Option<Endpoints>,
@@ -439,7 +440,7 @@ impl Authorizer {
         let version = self.version();
         if version != known.version {
             let loaded = match self.with_store(|store, name| store.load(name)).await {
-                Err(AuthError::Store(StoreError::Damaged { .. })) => None,
+                Err(AuthError::Store(SecretError::Damaged { .. })) => None,
                 loaded => loaded?,
             };
             // A token is sent to the resource that it was issued for, whatever the name of its login says.
@@ -470,7 +471,9 @@ impl Authorizer {
 
     async fn discover(&self, named: Option<&str>) -> Result<Discovered, AuthError> {
         match &self.settings.endpoints {
-            Some(endpoints) => metadata::configured(&self.transport, &self.server, endpoints),
+            Some(endpoints) => {
+                metadata::configured(&self.transport, &self.server, endpoints, self.settings.issuer.as_deref())
+            }
             None => metadata::discover(&self.transport, &self.server, named).await,
         }
     }
@@ -483,11 +486,11 @@ impl Authorizer {
     /// Uses the store on a thread that may block.
     async fn with_store<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn DebugStore, &str) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&dyn DebugStore, &str) -> Result<T, SecretError> + Send + 'static,
     ) -> Result<T, AuthError> {
         let (store, name) = (Arc::clone(&self.store), self.settings.name.clone());
         let done = tokio::task::spawn_blocking(move || work(&*store, &name)).await;
-        let lost = |_| StoreError::Files { folder: "the store".into(), reason: "interrupted".to_owned() };
+        let lost = |_| SecretError::Files { folder: "the store".into(), reason: "interrupted".to_owned() };
         Ok(done.map_err(lost)??)
     }
 }

@@ -77,7 +77,8 @@ mod tests {
         // Another client, and one that was registered by itself, has nothing of the user's.
         check_issuer(other, |settings| settings.client.preregistered = Some(client("another")), true);
         check_issuer(other, |settings| settings.client.preregistered = None, true);
-        let endpoints = Endpoints { authorization: None, token: "https://two.example/token".to_owned() };
+        let endpoints =
+            Endpoints { authorization: None, token: "https://two.example/token".to_owned(), names_resource: false };
         check_issuer(other, |settings| settings.endpoints = Some(endpoints), true);
     }
 }

@@ -103,10 +103,10 @@ impl PendingLogin {
     fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
         let server = &self.discovered.issuer;
         match (found, server.sends_issuer) {
-            (Some(found), _) if found == server.issuer => Ok(()),
+            (Some(found), _) if server.is_named_by(found) => Ok(()),
             (None, false) => Ok(()),
             (Some(_), _) | (None, true) => Err(AuthError::WrongIssuer {
-                expected: server.issuer.clone(),
+                expected: server.redirect_issuer(),
                 found: printable(found.unwrap_or("nobody")),
             }),
         }
@@ -163,12 +163,13 @@ pub(super) fn challenge_of(verifier: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::auth::metadata::AuthorizationServer;
+    use crate::client::auth::metadata::{AuthorizationServer, RedirectIssuer};
 
     fn pending(sends_issuer: bool) -> PendingLogin {
         let url = |path: &str| Url::parse("https://as.example").unwrap().join(path).unwrap();
         let issuer = AuthorizationServer {
             issuer: "https://as.example".to_owned(),
+            redirect_issuer: RedirectIssuer::Exact,
             authorization_endpoint: Some(url("/authorize?tenant=1")),
             token_endpoint: url("/token"),
             registration_endpoint: None,
@@ -187,10 +188,14 @@ mod tests {
     }
 
     fn check(sends_issuer: bool, extra: &str, expected: Result<(), AuthError>) {
-        let pending = pending(sends_issuer);
+        check_login(pending(sends_issuer), extra, expected);
+    }
+
+    #[track_caller]
+    fn check_login(pending: PendingLogin, extra: &str, expected: Result<(), AuthError>) {
         let query = format!("code=c&state={}{extra}", pending.state.expose());
         let found = AuthorizationResponse::from_query(&query).and_then(|response| pending.accept(&response));
-        assert_eq!(found.map(drop), expected, "{sends_issuer} {extra}");
+        assert_eq!(found.map(drop), expected, "{extra}");
     }
 
     fn wrong(found: &str) -> Result<(), AuthError> {
@@ -208,6 +213,38 @@ mod tests {
         check(false, other, wrong("https://evil.example"));
         // Compared as it is written: no slash more, no other case.
         check(false, "&iss=https%3A%2F%2Fas.example%2F", wrong("https://as.example/"));
+    }
+
+    #[test]
+    fn the_issuer_of_a_redirect_without_metadata_is_the_configured_one_or_of_the_origin_of_the_page() {
+        let check = |issuer: Option<&str>, extra: &str, expected: Result<(), AuthError>| {
+            let mut pending = pending(false);
+            let server = &mut pending.discovered.issuer;
+            let page = Url::parse("https://login.example/authorize").unwrap();
+            server.redirect_issuer = match issuer {
+                Some(issuer) => {
+                    issuer.clone_into(&mut server.issuer);
+                    RedirectIssuer::Configured
+                }
+                None => RedirectIssuer::OfOrigin(page.origin()),
+            };
+            check_login(pending, extra, expected);
+        };
+        let wrong = |expected: &str, found: &str| {
+            Err(AuthError::WrongIssuer { expected: expected.to_owned(), found: found.to_owned() })
+        };
+        check(None, "", Ok(()));
+        check(None, "&iss=https%3A%2F%2Flogin.example%2Ftenant", Ok(()));
+        check(None, "&iss=https%3A%2F%2Flogin.example", Ok(()));
+        let page = "https://login.example";
+        check(None, "&iss=https%3A%2F%2Fas.example", wrong(page, "https://as.example"));
+        check(None, "&iss=http%3A%2F%2Flogin.example", wrong(page, "http://login.example"));
+        check(None, "&iss=nonsense", wrong(page, "nonsense"));
+        let one = Some("https://as.example/one");
+        check(one, "", Ok(()));
+        check(one, "&iss=https%3A%2F%2Fas.example%2Fone", Ok(()));
+        check(one, "&iss=https%3A%2F%2Fas.example%2Ftwo", wrong("https://as.example/one", "https://as.example/two"));
+        check(Some("https://as.example/"), "&iss=https%3A%2F%2Fas.example", Ok(()));
     }
 
     #[test]

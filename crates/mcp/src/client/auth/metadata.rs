@@ -6,9 +6,10 @@
 
 use reqwest::Url;
 use serde_json::Value;
+use url::Origin;
 
-use super::AuthError;
 use super::transport::AuthTransport;
+use super::{AuthError, issuer_binding};
 
 const RESOURCE: &str = "the metadata of the server";
 const ISSUER: &str = "the metadata of the authorization server";
@@ -31,6 +32,8 @@ pub(super) struct Discovered {
 pub(super) struct AuthorizationServer {
     /// Its identifier, exactly as its metadata has it.
     pub(super) issuer: String,
+    /// What `iss` of a redirect is compared with.
+    pub(super) redirect_issuer: RedirectIssuer,
     pub(super) authorization_endpoint: Option<Url>,
     pub(super) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
@@ -44,6 +47,17 @@ pub(super) struct AuthorizationServer {
     pub(super) has_pkce: bool,
 }
 
+/// What the `iss` of a redirect must be, where it is given (RFC 9207).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RedirectIssuer {
+    /// The issuer as its metadata has it, letter by letter.
+    Exact,
+    /// The issuer of the configuration; whether its root path is written as a slash makes no difference.
+    Configured,
+    /// Any issuer of this origin, because only the page of the login is known.
+    OfOrigin(Origin),
+}
+
 /// Where tokens are issued, for a server that has no metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoints {
@@ -51,6 +65,8 @@ pub struct Endpoints {
     pub authorization: Option<String>,
     /// Where tokens are issued.
     pub token: String,
+    /// Whether requests for tokens name the server as their `resource`: MCP demands it, other APIs may not know it.
+    pub names_resource: bool,
 }
 
 /// What the configuration says instead of metadata.
@@ -58,12 +74,15 @@ pub(super) fn configured(
     transport: &AuthTransport,
     server: &Url,
     endpoints: &Endpoints,
+    issuer: Option<&str>,
 ) -> Result<Discovered, AuthError> {
     let token_endpoint = transport.check("the configured token endpoint", &endpoints.token)?;
     let page = endpoints.authorization.as_deref();
     let page = page.map(|url| transport.check("the configured authorization endpoint", url)).transpose()?;
+    let origin = page.as_ref().unwrap_or(&token_endpoint).origin();
     let issuer = AuthorizationServer {
-        issuer: token_endpoint.origin().ascii_serialization(),
+        issuer: issuer.map_or_else(|| token_endpoint.origin().ascii_serialization(), str::to_owned),
+        redirect_issuer: if issuer.is_some() { RedirectIssuer::Configured } else { RedirectIssuer::OfOrigin(origin) },
         authorization_endpoint: page,
         token_endpoint,
         registration_endpoint: None,
@@ -74,7 +93,8 @@ pub(super) fn configured(
         scopes: Vec::new(),
         has_pkce: true,
     };
-    Ok(Discovered { resource: canonical(server), names_resource: false, scopes: Vec::new(), issuer })
+    let names_resource = endpoints.names_resource;
+    Ok(Discovered { resource: canonical(server), names_resource, scopes: Vec::new(), issuer })
 }
 
 /// Finds out who issues tokens for a server, from the metadata that it named, if it did.
@@ -156,6 +176,7 @@ async fn legacy(transport: &AuthTransport, server: &Url) -> Result<Discovered, A
                 registration_endpoint: Some(endpoint("/register")?),
                 revocation_endpoint: None,
                 issuer,
+                redirect_issuer: RedirectIssuer::Exact,
                 sends_issuer: false,
                 reads_client_documents: false,
                 auth_methods: Vec::new(),
@@ -172,6 +193,23 @@ fn url_error(error: &url::ParseError) -> AuthError {
 }
 
 impl AuthorizationServer {
+    /// Whether the `iss` of a redirect names this server.
+    pub(super) fn is_named_by(&self, found: &str) -> bool {
+        match &self.redirect_issuer {
+            RedirectIssuer::Exact => found == self.issuer,
+            RedirectIssuer::Configured => issuer_binding::is_same(found, &self.issuer),
+            RedirectIssuer::OfOrigin(origin) => Url::parse(found).is_ok_and(|found| found.origin() == *origin),
+        }
+    }
+
+    /// What redirects must name, for messages.
+    pub(super) fn redirect_issuer(&self) -> String {
+        match &self.redirect_issuer {
+            RedirectIssuer::Exact | RedirectIssuer::Configured => self.issuer.clone(),
+            RedirectIssuer::OfOrigin(origin) => origin.ascii_serialization(),
+        }
+    }
+
     fn read(transport: &AuthTransport, document: &Value, expected: &str) -> Result<Self, AuthError> {
         let text = |key: &str| document.get(key).and_then(Value::as_str);
         let found = text("issuer").unwrap_or_default();
@@ -184,6 +222,7 @@ impl AuthorizationServer {
         let flag = |key: &str| document.get(key) == Some(&Value::Bool(true));
         Ok(Self {
             issuer: found.to_owned(),
+            redirect_issuer: RedirectIssuer::Exact,
             authorization_endpoint: endpoint("authorization_endpoint")?,
             token_endpoint: endpoint("token_endpoint")?.ok_or_else(no_tokens)?,
             registration_endpoint: endpoint("registration_endpoint")?,

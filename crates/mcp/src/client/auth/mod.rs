@@ -33,7 +33,7 @@ pub use login::{AuthorizationResponse, PendingLogin};
 pub use metadata::Endpoints;
 pub use redirect::RedirectListener;
 pub use registration::{ClientRegistration, RegisteredClient};
-pub use store::{Login, LoginVersion, MemoryTokenStore, StoreError, StoreLock, TokenStore};
+pub use store::{Login, LoginVersion, MemoryTokenStore, SecretError, StoreLock, TokenStore};
 pub use token::Tokens;
 pub use transport::AddressRule;
 
@@ -137,7 +137,8 @@ pub enum AuthError {
     /// No client is registered and none can be registered automatically.
     #[error(
         "{issuer} has no automatic registration: register a client with the redirect URI {redirect_uri} there, and put its \
-         id into the configuration"
+         id into the configuration, as `clientId` of the server's `auth`{}",
+        fixed_port(.redirect_uri)
     )]
     NoClient {
         /// The issuer.
@@ -167,7 +168,7 @@ pub enum AuthError {
         /// The scopes to ask for.
         scopes: Vec<String>,
     },
-    /// Nobody logged in within the time.
+    /// The login was not finished in time.
     #[error(
         "the login was not finished within {} s; if its page refused the client, run `{logout}` and log in again",
         .after.as_secs()
@@ -180,7 +181,7 @@ pub enum AuthError {
     },
     /// Logins cannot be read or kept.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] SecretError),
     /// The system has no random bytes.
     #[error("the system has no random bytes")]
     NoRandomness,
@@ -196,6 +197,12 @@ impl AuthError {
     fn is_ended_grant(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "invalid_grant")
     }
+}
+
+/// The setting with which a client that is registered for this redirect URI is always redirected there.
+fn fixed_port(redirect_uri: &str) -> String {
+    let port = url::Url::parse(redirect_uri).ok().and_then(|url| url.port());
+    port.map(|port| format!(", with `\"redirectPort\": {port}`")).unwrap_or_default()
 }
 
 /// Random text that cannot be guessed, safe in URLs.

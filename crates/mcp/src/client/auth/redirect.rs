@@ -44,6 +44,11 @@ impl RedirectListener {
         Self::bind(Some(port)).await.ok()
     }
 
+    /// The port that the browser comes back to.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     /// The redirect URI.
     pub fn redirect_uri(&self) -> String {
         format!("http://{}{PATH}", self.address)

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use toolgate_secrets::{SecretStore, Version};
+use toolgate_secrets::{SecretStore, SecretVersion};
 
-pub use toolgate_secrets::{StoreError, StoreLock};
+pub use toolgate_secrets::{SecretError, StoreLock};
 
 use super::SecretText;
 use super::registration::RegisteredClient;
@@ -39,19 +39,19 @@ pub enum LoginVersion {
     /// Counted in this process.
     Counted(u64),
     /// Of a secret.
-    Kept(Version),
+    Kept(SecretVersion),
 }
 
 /// Keeps logins by their names. Methods may block for a moment.
 pub trait TokenStore: Send + Sync + 'static {
     /// The login of that name.
-    fn load(&self, name: &str) -> Result<Option<Login>, StoreError>;
+    fn load(&self, name: &str) -> Result<Option<Login>, SecretError>;
     /// Keeps a login in place of an earlier one.
-    fn save(&self, name: &str, login: &Login) -> Result<(), StoreError>;
+    fn save(&self, name: &str, login: &Login) -> Result<(), SecretError>;
     /// Forgets a login.
-    fn remove(&self, name: &str) -> Result<(), StoreError>;
+    fn remove(&self, name: &str) -> Result<(), SecretError>;
     /// Waits until no other process holds the lock of that login.
-    fn lock(&self, name: &str) -> Result<StoreLock, StoreError>;
+    fn lock(&self, name: &str) -> Result<StoreLock, SecretError>;
     /// Another value after each change. Cheap.
     fn version(&self, name: &str) -> LoginVersion;
 }
@@ -61,25 +61,25 @@ pub trait TokenStore: Send + Sync + 'static {
 pub struct MemoryTokenStore(Mutex<(HashMap<String, Login>, u64)>);
 
 impl TokenStore for MemoryTokenStore {
-    fn load(&self, name: &str) -> Result<Option<Login>, StoreError> {
+    fn load(&self, name: &str) -> Result<Option<Login>, SecretError> {
         Ok(self.0.lock().0.get(name).cloned())
     }
 
-    fn save(&self, name: &str, login: &Login) -> Result<(), StoreError> {
+    fn save(&self, name: &str, login: &Login) -> Result<(), SecretError> {
         let mut logins = self.0.lock();
         logins.0.insert(name.to_owned(), login.clone());
         logins.1 += 1;
         Ok(())
     }
 
-    fn remove(&self, name: &str) -> Result<(), StoreError> {
+    fn remove(&self, name: &str) -> Result<(), SecretError> {
         let mut logins = self.0.lock();
         logins.0.remove(name);
         logins.1 += 1;
         Ok(())
     }
 
-    fn lock(&self, _: &str) -> Result<StoreLock, StoreError> {
+    fn lock(&self, _: &str) -> Result<StoreLock, SecretError> {
         Ok(StoreLock::unshared())
     }
 
@@ -89,21 +89,21 @@ impl TokenStore for MemoryTokenStore {
 }
 
 impl TokenStore for SecretStore {
-    fn load(&self, name: &str) -> Result<Option<Login>, StoreError> {
+    fn load(&self, name: &str) -> Result<Option<Login>, SecretError> {
         let Some(text) = self.get(name)? else { return Ok(None) };
         let login = serde_json::from_str(&text).ok().as_ref().and_then(login_of);
-        login.map(Some).ok_or_else(|| StoreError::Damaged { name: name.to_owned() })
+        login.map(Some).ok_or_else(|| SecretError::Damaged { name: name.to_owned() })
     }
 
-    fn save(&self, name: &str, login: &Login) -> Result<(), StoreError> {
+    fn save(&self, name: &str, login: &Login) -> Result<(), SecretError> {
         self.set(name, &text_of(login).to_string()).map(drop)
     }
 
-    fn remove(&self, name: &str) -> Result<(), StoreError> {
+    fn remove(&self, name: &str) -> Result<(), SecretError> {
         SecretStore::remove(self, name).map(drop)
     }
 
-    fn lock(&self, name: &str) -> Result<StoreLock, StoreError> {
+    fn lock(&self, name: &str) -> Result<StoreLock, SecretError> {
         SecretStore::lock(self, name)
     }
 

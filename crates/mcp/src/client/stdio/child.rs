@@ -33,7 +33,7 @@ const GROUP_EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The environment variables that every child inherits: what programs need to find files, to print text, and to reach the
 /// network through a proxy or with certificates of their own. Nothing else, which may be a secret.
-const INHERITED_VARIABLES: [&str; 20] = [
+const INHERITED_VARIABLES: [&str; 25] = [
     "HOME",
     "LANG",
     "LANGUAGE",
@@ -52,15 +52,23 @@ const INHERITED_VARIABLES: [&str; 20] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "NO_PROXY",
+    "DENO_TLS_CA_STORE",
+    "NODE_USE_SYSTEM_CA",
+    "PIP_PROXY",
     "UV_NATIVE_TLS",
     "UV_SYSTEM_CERTS",
+    "npm_config_https_proxy",
+    "npm_config_proxy",
 ];
 
 /// The variables that name files with certificates; every child inherits them too.
-pub(super) const CERTIFICATE_VARIABLES: [&str; 9] = [
+pub(super) const CERTIFICATE_VARIABLES: [&str; 12] = [
     "AWS_CA_BUNDLE",
+    "CARGO_HTTP_CAINFO",
     "CURL_CA_BUNDLE",
+    "DENO_CERT",
     "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
     "NODE_EXTRA_CA_CERTS",
     "PIP_CERT",
     "REQUESTS_CA_BUNDLE",
@@ -363,10 +371,14 @@ mod tests {
 
     #[test]
     fn a_child_inherits_what_is_named_in_both_cases() {
-        for name in ["PATH", "HOME", "HTTP_PROXY", "https_proxy", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
+        let words = "PATH HOME HTTP_PROXY https_proxy ALL_PROXY no_proxy npm_config_proxy npm_config_https_proxy PIP_PROXY \
+                     SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS NODE_USE_SYSTEM_CA REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT \
+                     npm_config_cafile AWS_CA_BUNDLE GIT_SSL_CAINFO GIT_SSL_CAPATH CARGO_HTTP_CAINFO DENO_CERT DENO_TLS_CA_STORE \
+                     UV_NATIVE_TLS UV_SYSTEM_CERTS";
+        for name in words.split_whitespace() {
             assert!(is_basic(OsStr::new(name)), "{name}");
         }
-        for name in ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "TOOLGATE_KEY", ""] {
+        for name in ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "NODE_OPTIONS", "TOOLGATE_KEY", ""] {
             assert!(!is_basic(OsStr::new(name)), "{name}");
         }
     }

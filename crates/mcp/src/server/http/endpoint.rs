@@ -14,11 +14,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 use toolgate_wire::{ByteBudget, BytePermit};
 
 use super::events::EventStream;
 use super::negotiation::{self, Accepts};
+use super::outgoing::Outgoing;
 use super::refusal::Refusal;
 use super::session::{LegacySession, LegacySessions};
 use super::{HttpOptions, body, headers, json, stream};
@@ -35,8 +35,6 @@ use crate::server::service::{RequestScope, Service};
 
 /// The most messages in one batch of a legacy client.
 const MAX_BATCH_MESSAGES: usize = 100;
-/// Notifications queued for a client that reads slowly; further ones wait at the sender.
-const MAX_QUEUED_MESSAGES: usize = 16;
 
 /// The endpoint's state: dispatcher, settings, legacy sessions.
 pub(super) struct Endpoint {
@@ -248,7 +246,7 @@ impl Endpoint {
         if replies.is_empty() {
             return Ok(StatusCode::ACCEPTED.into_response());
         }
-        Ok(json::list(&replies))
+        Ok(json::list(replies))
     }
 
     /// A GET: the stream of change notifications of a legacy session.
@@ -262,7 +260,7 @@ impl Endpoint {
         }
         let session = self.session(&caller)?;
         let scope = caller.scope;
-        let (queue, messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
+        let (queue, outgoing) = Outgoing::without_reply();
         let end = session.next_stream();
         let cancel = end.clone().drop_guard();
         let dispatcher = Arc::clone(&self.dispatcher);
@@ -277,7 +275,7 @@ impl Endpoint {
             }
             session.return_changes(changes);
         });
-        Ok(EventStream::new(None, messages, cancel).into_response())
+        Ok(EventStream::new(None, outgoing, cancel).into_response())
     }
 
     /// A DELETE: ends a legacy session.

@@ -3,7 +3,6 @@
 //! Dropping it, which is what a lost connection does, cancels the request that it answers. Events have no ids: streams
 //! cannot be resumed.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,29 +13,30 @@ use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use hyper::body::Frame;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::DropGuard;
 
-use crate::server::server_message::ServerMessage;
+use super::outgoing::{Outgoing, OutgoingMessage};
+use super::reply_body::{NotRead, ReplyBody};
 
 /// Interval of comment lines, so that proxies do not close the stream as idle.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Messages of a queue as events.
+/// Messages on their way to a client, as events.
 pub(super) struct EventStream {
-    first: Option<ServerMessage>,
-    queue: mpsc::Receiver<ServerMessage>,
+    /// The event that is being sent.
+    current: Option<ReplyBody>,
+    outgoing: Outgoing,
     keep_alive: Interval,
-    /// Cancels the request on drop, unless the queue ended first.
+    /// Cancels the request on drop, unless the messages ended first.
     cancel: Option<DropGuard>,
 }
 
 impl EventStream {
-    pub(super) fn new(first: Option<ServerMessage>, queue: mpsc::Receiver<ServerMessage>, cancel: DropGuard) -> Self {
+    pub(super) fn new(first: Option<OutgoingMessage>, outgoing: Outgoing, cancel: DropGuard) -> Self {
         let mut keep_alive = interval_at(Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { first, queue, keep_alive, cancel: Some(cancel) }
+        Self { current: first.map(event), outgoing, keep_alive, cancel: Some(cancel) }
     }
 
     pub(super) fn into_response(self) -> Response {
@@ -51,15 +51,18 @@ impl EventStream {
 
 impl hyper::body::Body for EventStream {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = NotRead;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, NotRead>>> {
         let events = self.get_mut();
-        if let Some(first) = events.first.take() {
-            return Poll::Ready(Some(Ok(event(&first))));
+        if let Some(piece) = events.current.as_ref().and_then(ReplyBody::next_piece) {
+            return Poll::Ready(Some(piece.map(Frame::data)));
         }
-        match events.queue.poll_recv(context) {
-            Poll::Ready(Some(message)) => return Poll::Ready(Some(Ok(event(&message)))),
+        match events.outgoing.poll_next(context) {
+            Poll::Ready(Some(message)) => {
+                let piece = events.current.insert(event(message)).next_piece();
+                return Poll::Ready(piece.map(|piece| piece.map(Frame::data)));
+            }
             Poll::Ready(None) => {
                 events.cancel.take().map(DropGuard::disarm);
                 return Poll::Ready(None);
@@ -74,6 +77,6 @@ impl hyper::body::Body for EventStream {
 }
 
 /// A message is one line of data.
-fn event(message: &ServerMessage) -> Frame<Bytes> {
-    Frame::data(Bytes::from(format!("event: message\ndata: {}\n\n", message.text())))
+fn event(message: OutgoingMessage) -> ReplyBody {
+    message.into_body().framed("event: message\ndata: ", "\n\n")
 }

@@ -15,7 +15,9 @@ mod headers;
 mod host_guard;
 mod json;
 mod negotiation;
+mod outgoing;
 mod refusal;
+mod reply_body;
 mod session;
 mod stream;
 

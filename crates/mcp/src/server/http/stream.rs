@@ -8,19 +8,17 @@ use std::time::Duration;
 use crate::protocol::ErrorCode;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::events::EventStream;
 use super::negotiation::Accepts;
+use super::outgoing::{Outgoing, OutgoingMessage, OutgoingReply};
 use crate::server::client::InFlight;
 use crate::server::dispatcher::{Dispatcher, NotificationSink};
 use crate::server::era::Era;
 use crate::server::message::{Request, error};
 use crate::server::server_message::ServerMessage;
 
-/// Messages queued for a client that reads slowly; further ones wait at the sender.
-const MAX_QUEUED_MESSAGES: usize = 16;
 /// A reply that takes longer is sent as an event stream, whose keep-alive lines stop proxies from closing the connection.
 const JSON_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -34,34 +32,39 @@ pub(super) async fn respond(
 ) -> Response {
     let id = request.id.clone();
     let cancel = in_flight.cancel.clone().drop_guard();
-    let (queue, mut messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
-    let sink = if accepts.events { NotificationSink::to(queue.clone()) } else { NotificationSink::none() };
+    let (queue, sender, mut outgoing) = Outgoing::of_request();
+    let sink = if accepts.events {
+        NotificationSink::to(queue)
+    } else {
+        drop(queue);
+        NotificationSink::none()
+    };
     let dispatcher = Arc::clone(dispatcher);
     tokio::spawn(async move {
         if let Some(reply) = dispatcher.reply(request, era, &in_flight, sink).await {
-            let _ = queue.send(reply).await;
+            sender.send(reply, in_flight);
         }
     });
     let first = match accepts {
-        Accepts { json: true, events: true } => timeout(JSON_ANSWER_TIMEOUT, messages.recv()).await.ok(),
+        Accepts { json: true, events: true } => timeout(JSON_ANSWER_TIMEOUT, outgoing.next()).await.ok(),
         Accepts { events: true, .. } => None,
-        _ => Some(messages.recv().await),
+        _ => Some(outgoing.next().await),
     };
     match first {
-        Some(Some(message)) if !message.precedes_reply() => {
+        Some(Some(OutgoingMessage::Reply(reply))) => {
             cancel.disarm();
-            (status(&message, era), message).into_response()
+            (status(&reply, era), reply).into_response()
         }
         Some(None) if !accepts.events => {
             ServerMessage::reply(&id, Err(error(ErrorCode::INTERNAL_ERROR, "cancelled"))).into_response()
         }
-        first => EventStream::new(first.flatten(), messages, cancel).into_response(),
+        first => EventStream::new(first.flatten(), outgoing, cancel).into_response(),
     }
 }
 
 /// In the modern era some errors have an HTTP status of their own; in the legacy era every reply is a 200.
-fn status(reply: &ServerMessage, era: Era) -> StatusCode {
-    let Some(code) = reply.code().filter(|_| era == Era::Modern) else { return StatusCode::OK };
+fn status(reply: &OutgoingReply, era: Era) -> StatusCode {
+    let Some(code) = reply.code.filter(|_| era == Era::Modern) else { return StatusCode::OK };
     let is = |named: ErrorCode| code == named.0;
     if is(ErrorCode::METHOD_NOT_FOUND) {
         return StatusCode::NOT_FOUND;

@@ -89,7 +89,7 @@ fn word(mode: ToolMode) -> &'static str {
 async fn relay(begun: Begun, daemon: PathBuf) -> anyhow::Result<Exit> {
     let Begun { mut reader, mut writer, .. } = begun;
     let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_on_signal(shutdown.clone()));
+    cancel_on_signal(shutdown.clone());
     // Before the first byte is copied: without a handler the signal ends the process.
     tokio::spawn(forward_hangups(signal(SignalKind::hangup())?, daemon));
     let has_left = AtomicBool::new(false);

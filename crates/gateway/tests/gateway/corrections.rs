@@ -1,0 +1,162 @@
+//! Chains of corrections by `fix_run`: of volatile and of durable runs, in any order. No effect is made twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_bridge::Bridge;
+use toolgate_bridge::scripted::ToolScript;
+use toolgate_catalog::CatalogHandle;
+use toolgate_engine::{Engine, IsolationMode};
+use toolgate_journal::durable::Journal;
+use toolgate_journal::seal::Sealer;
+use toolgate_run::durable::{DurableRuns, DurableSettings, LocalCaller};
+use toolgate_run::{Durability, FixedEnvironment, RunRequest, Runner};
+use toolgate_wire::Profile;
+
+use crate::counting_store::CountingStore;
+use crate::durable::{appending, lines, run_id};
+use crate::support::{Random, World, first_text, fixture};
+
+/// Makes the run of a program durable: a rule asks about the tools of this backend, which the program does not call.
+const NAMES_ASKER: &str = "// asker\n";
+/// Corrections of a chain.
+const STEPS: usize = 5;
+
+async fn world() -> World {
+    let policy = json!([{ "tool": "asker.*", "do": "ask", "reason": "it is checked" }]);
+    World::up_with(json!({ "f": fixture(&[]), "asker": fixture(&[]) }), json!({ "policy": policy })).await
+}
+
+async fn fix(world: &World, run: &str, code: &str) -> Value {
+    world.call("fix_run", json!({ "run_id": run, "code": code })).await
+}
+
+/// How many chains are tried: 20, or as many as a long run asks for.
+fn chains() -> u64 {
+    std::env::var("TOOLGATE_CORRECTION_CHAINS").ok().and_then(|number| number.parse().ok()).unwrap_or(20)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_chain_of_corrections_has_an_effect_twice() {
+    let world = world().await;
+    for seed in 1..=chains() {
+        chain(&world, seed).await;
+    }
+    world.gateway.shut_down().await;
+}
+
+/// A run that failed and corrections of it: each of any run before it, volatile or durable, at times twice at one time.
+async fn chain(world: &World, seed: u64) {
+    let mut random = Random::new(seed);
+    let file = world.folder.path().join(format!("effects{seed}"));
+    let broken = appending(&file, &["0"], "throw new Error('broken')");
+    let first = json!({ "code": broken, "durable": random.below(2) == 0 });
+    let mut runs = vec![run_id(&world.call("call_tool_chain", first.clone()).await)];
+    let mut history = format!("seed {seed}: {first}");
+    for step in 1..=STEPS {
+        let of = runs[random.below(runs.len())].clone();
+        let mut called = lines(&file);
+        // One that does not call what was done sends nothing new.
+        let is_whole = random.below(8) > 0;
+        if !is_whole {
+            called.remove(random.below(called.len()));
+        }
+        called.push(step.to_string());
+        let called: Vec<&str> = called.iter().map(String::as_str).collect();
+        let then = if random.below(3) == 0 { "return 'ended'" } else { "throw new Error('broken')" };
+        let asker = if random.below(2) == 0 { NAMES_ASKER } else { "" };
+        let code = format!("{asker}{}", appending(&file, &called, then));
+        let results = if random.below(4) == 0 {
+            let (one, other) = tokio::join!(fix(world, &of, &code), fix(world, &of, &code));
+            vec![one, other]
+        } else {
+            vec![fix(world, &of, &code).await]
+        };
+        history.push_str(&format!("\n{of}: {code}"));
+        let (done, mut once) = (lines(&file), lines(&file));
+        once.sort();
+        once.dedup();
+        assert_eq!(done.len(), once.len(), "{done:?} has a line twice; {history}");
+        let is_new = done.contains(&step.to_string());
+        assert_eq!(is_new, is_whole, "{done:?}: what is new is sent after all that was done; {history}\n{results:?}");
+        let is_correctable = |result: &&Value| first_text(result).contains("fix_run({ run_id: ");
+        runs.extend(results.iter().filter(is_correctable).map(run_id));
+    }
+}
+
+/// The correction waits for a person. A program without questions is not sent beside it.
+#[tokio::test]
+async fn a_volatile_run_whose_durable_correction_waits_is_not_corrected_beside_it() {
+    let world = world().await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one"], "return missing.field");
+    let failed = run_id(&world.call("call_tool_chain", json!({ "code": broken })).await);
+    let asking = appending(&file, &["one", "two"], "return await asker.echo({ n: 1 })");
+    let paused = fix(&world, &failed, &asking).await;
+    assert!(first_text(&paused).contains("is paused"), "{paused}");
+    let other = appending(&file, &["one", "two", "three"], "return 'all'");
+    let answer = fix(&world, &failed, &other).await;
+    assert!(first_text(&answer).contains("is paused"), "the correction that waits is the answer: {answer}");
+    assert_eq!(lines(&file), ["one", "two"], "each once");
+    world.gateway.shut_down().await;
+}
+
+/// What the durable correction of a volatile run did is kept by all later ones, also by one that is not asked about.
+#[tokio::test]
+async fn what_a_durable_correction_of_a_volatile_run_did_is_not_done_again() {
+    let world = world().await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one"], "return missing.field");
+    let failed = run_id(&world.call("call_tool_chain", json!({ "code": broken })).await);
+    let durable = format!("{NAMES_ASKER}{}", appending(&file, &["one", "two"], "return 'durable'"));
+    assert_eq!(first_text(&fix(&world, &failed, &durable).await), "durable");
+    let volatile = appending(&file, &["one", "two", "three"], "return 'all'");
+    assert_eq!(first_text(&fix(&world, &failed, &volatile).await), "all");
+    assert_eq!(lines(&file), ["one", "two", "three"], "each once");
+    // The store forgets the corrections: what they did is not known any more, so nothing is sent.
+    let runs = world.gateway.runner().durable().await.unwrap();
+    let all = toolgate_journal::store::Prune { older_than: None, max_bytes: Some(0) };
+    runs.journal().store().prune(all).await.unwrap();
+    let refused = fix(&world, &failed, &volatile).await;
+    assert!(first_text(&refused).contains("forgotten"), "{refused}");
+    assert_eq!(lines(&file), ["one", "two", "three"]);
+    world.gateway.shut_down().await;
+}
+
+/// Corrections of a durable run, over a store that counts the records that are read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chain_of_corrections_is_read_once() {
+    const CORRECTIONS: usize = 8;
+    let tools = json!([{ "name": "pay", "inputSchema": { "type": "object" }, "reply": "paid" }]);
+    let script = ToolScript::parse(&json!({ "backends": { "bank": { "tools": tools } } }).to_string()).unwrap();
+    let bridge = Bridge::new(CatalogHandle::new(script.catalog()));
+    script.providers().for_each(|(backend, provider)| bridge.provide(backend, provider));
+    let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
+    let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
+    let store = Arc::new(CountingStore::default());
+    let journal = Journal::new(store.clone(), Sealer::new([7; 32]).unwrap(), "one".into(), Duration::from_secs(60));
+    let runs = DurableRuns::start(journal, runner.clone(), Arc::new(LocalCaller), DurableSettings::default());
+    let broken = "await bank.pay({ n: 0 }); throw new Error('broken')";
+    let request =
+        |kept| RunRequest { durable: Durability::Durable, kept, ..RunRequest::new(Profile::Chain, broken.to_owned()) };
+    let first = runner.run(request(None)).await.id;
+    let mut last = first.clone();
+    for _ in 0..CORRECTIONS {
+        let before = store.repeated();
+        let kept = runs.kept_effects(&last, None).await.unwrap();
+        assert_eq!(store.repeated() - before, 1, "only the record of the run that is corrected");
+        last = runner.run(request(Some(kept))).await.id;
+    }
+    let before = store.repeated();
+    let kept = runs.kept_effects(&first, None).await.unwrap();
+    let fixed = runner.run(request(Some(kept))).await;
+    assert_eq!(
+        fixed.report.failure().map(|failure| failure.message.as_str()),
+        Some("Error: broken"),
+        "{:?}",
+        fixed.report
+    );
+    assert_eq!(store.repeated() - before, 1 + CORRECTIONS, "each record once");
+    runs.stop(Duration::from_secs(30)).await;
+}
