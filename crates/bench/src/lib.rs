@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - `workloads`: the rows, in one table that grows by one line a row
-//! - `meter`: samples, statistics, calibration, cores
+//! - `meter`: samples, statistics, calibration; `one_core`: where rows of one core run
 //! - `hosts`: what the programs of the rows call
 //! - `natural`: programs as people write them, over records, on every interpreter
 //! - `latency`, `durable`, `resume`, `chain`, `policy`, `search`, `types`, `data`, `cliffs`, `v8`, `kill`, `memory`, `throughput`, `http`, `gateway`, `telemetry`, `openapi`: how each row
@@ -23,6 +23,8 @@ mod learning;
 mod memory;
 mod meter;
 mod natural;
+#[cfg_attr(not(target_os = "linux"), path = "one_core_other.rs")]
+mod one_core;
 mod openapi;
 mod policy;
 mod resume;

@@ -1,13 +1,13 @@
-//! Samples, statistics, calibration, cores.
+//! Samples, statistics, calibration.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Serialize, Serializer};
 use toolgate_wire::Report;
 
+use super::one_core::OneCore;
 use super::workloads::Workload;
 
 /// Between two samples: the latency of a request to an engine at rest is measured, with its workers
@@ -207,33 +207,6 @@ fn spin() -> f64 {
     }
     black_box(x);
     micros(since.elapsed())
-}
-
-/// Keeps this thread, and all it starts, on one core until dropped.
-struct OneCore {
-    before: Option<CpuSet>,
-}
-
-impl OneCore {
-    /// Where the system refuses, the row is measured on all cores.
-    fn keep() -> Self {
-        let before = sched_getaffinity(None).ok();
-        let core = before.as_ref().and_then(|set| (0..CpuSet::MAX_CPU).rev().find(|core| set.is_set(*core)));
-        if let Some(core) = core {
-            let mut one = CpuSet::new();
-            one.set(core);
-            let _ = sched_setaffinity(None, &one);
-        }
-        OneCore { before }
-    }
-}
-
-impl Drop for OneCore {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = sched_setaffinity(None, before);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@
 //! - [`host`]: the host functions and tools that a program may call
 //! - `source`: compiles the user's text, and maps positions back to it
 //! - `pump`: drives one worker and checks everything that it sends; `socket` reads its frames, `outbox` sends frames to
-//!   it, `ledger` records its calls, `timers` are its timers, `cancel` ends it
+//!   it, `wake` wakes the pump for one, `ledger` records its calls, `timers` are its timers, `cancel` ends it
 //! - [`transcript`]: records the messages of a run, and repeats them on another worker
 //! - `migrate`: moves a run from one worker to another while it goes on; `clock` reads a worker's processor time
 //! - `process`, `thread`, `v8`: where workers run; `refill` starts workers ahead
@@ -45,6 +45,7 @@
 //! - [`delegation`]: descriptions and errors of tools that run a model's code, for embedders that publish such tools
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "workers are processes on Linux only"))]
 
 mod call_replies;
 mod cancel;
@@ -63,6 +64,7 @@ mod process;
 mod pump;
 mod queue;
 mod refill;
+#[cfg_attr(not(target_os = "linux"), path = "shared_core_other.rs")]
 mod shared_core;
 mod socket;
 mod source;
@@ -71,6 +73,8 @@ mod timers;
 pub mod transcript;
 mod turns;
 mod v8;
+#[cfg_attr(not(target_os = "linux"), path = "wake_other.rs")]
+mod wake;
 mod with_runtime;
 
 pub use engine::{

@@ -9,12 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use rustix::net::SendAncillaryBuffer;
 use toolgate_wire::ToWorker;
 
 use crate::host::HeldBytes;
+use crate::wake::{SEND_FLAGS, WakeSignal};
 
 /// The kinds of frame that are counted while they wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ const MAX_FRAMES_PER_SEND: usize = 64;
 pub(crate) struct Outbox {
     stream: UnixStream,
     backlog: Mutex<Backlog>,
-    wake: OwnedFd,
+    wake: WakeSignal,
 }
 
 /// A frame that the socket has not accepted completely.
@@ -108,8 +108,7 @@ impl Backlog {
 
 impl Outbox {
     pub(crate) fn new(stream: &UnixStream) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake })
+        Ok(Outbox { stream: stream.try_clone()?, backlog: Mutex::default(), wake: WakeSignal::new()? })
     }
 
     /// Sends a frame's bytes. What the socket does not accept at once stays for the pump.
@@ -158,8 +157,7 @@ impl Outbox {
 
     /// Wakes the pump that waits with this outbox.
     pub(crate) fn wake_pump(&self) {
-        // The write fails only when the counter is full, and then the pump wakes anyway.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.wake.set();
     }
 
     /// Sends what the socket accepts; returns whether something is left.
@@ -184,19 +182,18 @@ impl Outbox {
 
     /// The descriptor that becomes readable when the pump must wake.
     pub(crate) fn wake(&self) -> &OwnedFd {
-        &self.wake
+        self.wake.descriptor()
     }
 
     /// Resets the wake-up descriptor.
     pub(crate) fn clear_wake(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        self.wake.clear();
     }
 
     fn send(&self, backlog: &mut Backlog) -> bool {
         while !backlog.waiting.is_empty() {
             let no_descriptors = &mut SendAncillaryBuffer::default();
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match rustix::net::sendmsg(&self.stream, &backlog.unsent(), no_descriptors, flags) {
+            match rustix::net::sendmsg(&self.stream, &backlog.unsent(), no_descriptors, SEND_FLAGS) {
                 Ok(count) => backlog.accepted(count),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return true,

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::thread::CpuSet;
 use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
 use toolgate_wire::limits::{self, MAX_ARGUMENTS, MAX_NAME};
 use toolgate_wire::{
@@ -27,7 +26,7 @@ use crate::migrate::{Migration, MigrationFailure, MigrationOptions, Raced, Targe
 use crate::observer::Observer;
 use crate::outbox::{FrameKind, Outbox};
 use crate::process::ProcessEnd;
-use crate::shared_core::SharedCore;
+use crate::shared_core::{CpuSet, SharedCore};
 use crate::socket::{WakeSource, WorkerSocket};
 use crate::timers::Timers;
 use crate::transcript::{AfterReplay, Channel, ChannelOptions, Divergence, Recorder, Replay, hold_back};

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+pub(crate) use rustix::thread::CpuSet;
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// How long a run has its core: what most runs take, and short beside one that computes.
 const MAX_TIME: Duration = Duration::from_millis(15);

@@ -162,6 +162,7 @@ impl WorkerSocket {
     /// Whether neither side has anything left to read, and nothing else can send on this socket any more.
     ///
     /// The worker must be stopped, or it could send afterwards.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_silent(&mut self) -> bool {
         // A task of the last run that still has the outbox could send a reply to the next one.
         Arc::strong_count(&self.outbox) == 1

@@ -18,6 +18,10 @@
 //! - `channel`: frames over the worker's socket
 
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "a zygote prepares its interpreter, and there is none")
+)]
 
 use std::rc::Rc;
 use std::sync::Arc;

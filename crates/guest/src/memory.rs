@@ -7,6 +7,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+#[cfg(target_vendor = "apple")]
+use libc::malloc_size as usable_size;
+#[cfg(not(target_vendor = "apple"))]
+use libc::malloc_usable_size as usable_size;
 use rquickjs::TypedArray;
 use rquickjs::allocator::Allocator;
 
@@ -79,7 +83,7 @@ impl Metered {
             return block;
         }
         // SAFETY: `block` came from the C allocator just now.
-        let real = unsafe { libc::malloc_usable_size(block.cast()) } as u64;
+        let real = unsafe { usable_size(block.cast()) } as u64;
         self.0.used.set(self.0.used.get() + real);
         block
     }
@@ -101,14 +105,14 @@ unsafe impl Allocator for Metered {
     unsafe fn dealloc(&mut self, block: *mut u8) {
         // SAFETY: the caller says that the block is this allocator's, and so the C library's.
         unsafe {
-            self.0.release(libc::malloc_usable_size(block.cast()) as u64);
+            self.0.release(usable_size(block.cast()) as u64);
             libc::free(block.cast());
         }
     }
 
     unsafe fn realloc(&mut self, block: *mut u8, size: usize) -> *mut u8 {
         // SAFETY: as for `dealloc`; null asks for a fresh block.
-        let old = unsafe { libc::malloc_usable_size(block.cast()) } as u64;
+        let old = unsafe { usable_size(block.cast()) } as u64;
         let grown = (size as u64).saturating_sub(old);
         if !self.0.charge(grown) {
             return std::ptr::null_mut();
@@ -123,14 +127,14 @@ unsafe impl Allocator for Metered {
             return moved;
         }
         // SAFETY: `moved` came from the C allocator just now.
-        let real = unsafe { libc::malloc_usable_size(moved.cast()) } as u64;
+        let real = unsafe { usable_size(moved.cast()) } as u64;
         self.0.used.set((self.0.used.get() + real).saturating_sub(old));
         moved
     }
 
     unsafe fn usable_size(block: *mut u8) -> usize {
         // SAFETY: the caller says that the block is this allocator's.
-        unsafe { libc::malloc_usable_size(block.cast()) }
+        unsafe { usable_size(block.cast()) }
     }
 }
 

@@ -19,6 +19,7 @@
 //! - `identity`: signals, privileges, filters, descriptors, limits
 //! - `kernel`: the system calls that have no safe wrapper
 
+#![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "registers of other processors are not read"))]
 

@@ -273,7 +273,7 @@ fn layers(facts: &Facts) -> Vec<Layer> {
         ),
         layer(
             "pidfd",
-            has_pidfd(),
+            lockdown::has_pidfd(),
             true,
             "a worker is killed by handle, never by a number that may be reused",
             NO_PIDFD,
@@ -303,11 +303,6 @@ const NO_RLIMITS: &str = "The kernel does not bound a worker's memory and proces
     CAP_SYS_RESOURCE, which root in a container often lacks. The sandbox's own accounting and the kill at the deadline hold.";
 const RLIMITS_UNSEEN: &str = "No worker ran, so its bounds could not be looked at.";
 const NO_PIDFD: &str = "This kernel has no pidfd (Linux 5.3 and later), so workers cannot be killed safely.";
-
-fn has_pidfd() -> bool {
-    use rustix::process::{PidfdFlags, getpid, pidfd_open};
-    pidfd_open(getpid(), PidfdFlags::empty()).is_ok()
-}
 
 fn system() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

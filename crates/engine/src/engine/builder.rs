@@ -10,10 +10,13 @@ use super::runs::{EngineState, Executor};
 use super::{Engine, EngineChoice, IsolationMode, MigrationTarget};
 use crate::migrate::{KnownPrograms, RacePolicy};
 use crate::oom::OomCounters;
-use crate::process::{FORKS_PER_ZYGOTE, Pool, StartError, WorkerCommand, Zygote};
+use crate::process::{Pool, StartError, WorkerCommand, Zygote};
 use crate::shared_core::cores_of_thread;
 use crate::turns::TurnQueue;
 use crate::v8::{V8, V8Settings};
+
+/// Forks of one zygote before the next one is started, if not set.
+const FORKS_PER_ZYGOTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
 /// Settings for a new [`Engine`].
 #[derive(Debug, Clone)]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::CpuSet;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::frame::{Question, Seed};
@@ -22,6 +21,7 @@ use crate::outcome;
 use crate::process::{MigrationRequest, NoWorker, Pool, ProcessEnd, ReuseKey};
 use crate::pump::{Driven, Job, wall_clock};
 use crate::queue::NoSlot;
+use crate::shared_core::CpuSet;
 use crate::source::Compiled;
 use crate::thread;
 use crate::turns::{Permit, TurnQueue};

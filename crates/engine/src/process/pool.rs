@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use toolgate_guest::Pace;
 use toolgate_guest::lockdown::Reuse;
 
-use super::reuse::{ReuseKey, UsedWorkers};
+use super::command::{NoWorker, StartError};
+use super::request::ReuseKey;
+use super::reuse::UsedWorkers;
 use super::worker::{Idle, Ready, RehearsalWorker, UsedWorker};
-use super::zygote::{StartError, Zygote};
+use super::zygote::Zygote;
 use crate::migrate::PendingWorker;
 use crate::pump::Lost;
 use crate::refill::{ANSWER_HEAD_START, RefillThread};
@@ -62,15 +64,6 @@ enum Waiting {
     Forked(Idle),
     /// With a snapshot to which it can be put back.
     Prepared(Box<Ready>),
-}
-
-/// Why a run got no worker.
-#[derive(Debug)]
-pub(crate) enum NoWorker {
-    /// None could be started.
-    Start(StartError),
-    /// None was ready before the deadline.
-    Late,
 }
 
 impl Pool {

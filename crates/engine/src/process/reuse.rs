@@ -4,24 +4,15 @@
 //! it itself: that takes less than a fork. What is kept is in the state in which it was before its first program.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use toolgate_wire::{Limits, Profile};
 
+use super::request::ReuseKey;
 use super::worker::{Ready, UsedWorker};
 
 /// Workers that are kept for callers at most; the one that waits longest is ended first.
 const MAX_KEPT: usize = 16;
-
-/// Who may get a used worker again: the same caller, for a run of the same kind with the same limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ReuseKey {
-    pub(crate) caller: Arc<str>,
-    pub(crate) profile: Profile,
-    pub(crate) limits: Limits,
-}
 
 /// Used workers by caller.
 #[derive(Default)]

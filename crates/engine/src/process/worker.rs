@@ -14,11 +14,12 @@ use toolgate_guest::lockdown::bounds_of;
 use toolgate_rewind::{Bounds, Refusal, Snapshot};
 use toolgate_wire::frame::{End, Layers};
 
-use super::zygote::{GroupUse, InUse, StartError, Zygote, kill};
+use super::command::StartError;
+use super::end::ProcessEnd;
+use super::request::MigrationRequest;
+use super::zygote::{GroupUse, InUse, Zygote, kill};
 use crate::clock::CpuClock;
-use crate::migrate::{
-    MigrationOptions, OnCancel, PendingWorker, RacePolicy, SourceWorker, StartTarget, TargetWorker, Thresholds,
-};
+use crate::migrate::{MigrationOptions, PendingWorker, SourceWorker, TargetWorker};
 use crate::pump::{Driven, Finished, Job, Lost, drive};
 use crate::shared_core::SharedCore;
 use crate::socket::WorkerSocket;
@@ -57,17 +58,6 @@ const MAX_CPU_OF_ALL_RUNS: Duration = Duration::from_secs(1);
 
 /// A worker that has returned a value. It still holds the program, until it is rewound or killed.
 pub(crate) struct UsedWorker(Ready);
-
-/// How a worker's process ended, when it did not report the end of its run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProcessEnd {
-    /// Killed by a signal that the engine did not send.
-    Signal(i32),
-    /// Ended by its interpreter or its allocator when memory ran out.
-    OutOfMemory,
-    /// It exited, or the reason is not known.
-    Exit,
-}
 
 impl Idle {
     pub(super) fn new(stream: UnixStream, group: GroupUse) -> Result<Self, StartError> {
@@ -230,14 +220,6 @@ impl UsedWorker {
     }
 }
 
-/// How a run may migrate away from its worker.
-pub(crate) struct MigrationRequest<'a> {
-    pub(crate) thresholds: Thresholds,
-    pub(crate) race: RacePolicy,
-    pub(crate) start: StartTarget<'a>,
-    pub(crate) on_cancel: OnCancel<'a>,
-}
-
 /// The process of a worker, apart from its socket.
 struct Process {
     clock: CpuClock,
@@ -302,18 +284,6 @@ impl PendingWorker for RehearsalWorker {
     fn ready(self: Box<Self>, deadline: Instant) -> Option<Box<dyn TargetWorker>> {
         let ready = self.idle.ready(&self.zygote, deadline).ok()?;
         Some(Box::new(ready))
-    }
-}
-
-impl ProcessEnd {
-    /// SIGXCPU: the process used more processor time than RLIMIT_CPU allows.
-    pub(crate) fn is_cpu_limit(self) -> bool {
-        self == ProcessEnd::Signal(Signal::XCPU.as_raw())
-    }
-
-    /// SIGKILL, which the engine did not send: from the OOM killer or from another process.
-    pub(crate) fn is_kill(self) -> bool {
-        self == ProcessEnd::Signal(Signal::KILL.as_raw())
     }
 }
 

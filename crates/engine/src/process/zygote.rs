@@ -28,10 +28,9 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use toolgate_guest::Pace;
 use toolgate_guest::lockdown::{Reuse, Without};
 
+use super::command::{StartError, WorkerCommand};
 use super::worker::Idle;
 
-/// Forks of one zygote before the next one is started, unless the engine is built with another number.
-pub(crate) const FORKS_PER_ZYGOTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 /// A zygote whose successor could not be started goes on for this many times as many forks.
 const MAX_OVERTIME: u32 = 10;
 /// How long the next zygote may take to fork its first worker.
@@ -40,48 +39,6 @@ const SUCCESSOR_TIMEOUT: Duration = Duration::from_secs(30);
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two checks whether such a zygote has ended.
 const RETIRE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Why no worker process can be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The program cannot be started again as a worker.
-    #[error(
-        "this program cannot be started again as a worker: call take_over_if_asked() first in main, \
-         or name a worker command"
-    )]
-    NotPrepared,
-    /// The program called `take_over_if_asked()` when it had threads already.
-    #[error(
-        "take_over_if_asked() was called when this program had other threads already, as in the body of a #[tokio::main] \
-         function: call it first in a plain fn main and start the runtime after it, or use \
-         #[tokio::main(flavor = \"current_thread\")], or name a worker command"
-    )]
-    PreparedLate,
-    /// The system refused.
-    #[error("the worker process could not be started: {0}")]
-    Io(#[from] io::Error),
-}
-
-/// The program that is started as the zygote.
-#[derive(Debug, Clone, Default)]
-pub enum WorkerCommand {
-    /// This one, which must have called `take_over_if_asked()` first in `main`.
-    #[default]
-    ThisProgram,
-    /// Another program that does so.
-    Program(PathBuf),
-}
-
-impl WorkerCommand {
-    pub(crate) fn path(&self) -> Result<PathBuf, StartError> {
-        match self {
-            WorkerCommand::Program(path) => Ok(path.clone()),
-            WorkerCommand::ThisProgram if toolgate_guest::was_called_late() => Err(StartError::PreparedLate),
-            WorkerCommand::ThisProgram if toolgate_guest::can_take_over() => Ok("/proc/self/exe".into()),
-            WorkerCommand::ThisProgram => Err(StartError::NotPrepared),
-        }
-    }
-}
 
 /// The current zygote; a new one is started when it is needed.
 pub(crate) struct Zygote {

@@ -37,10 +37,15 @@ pub(crate) enum NoDeno {
     NotAProgram(PathBuf),
     #[error("this program cannot be started again as a jail for deno")]
     NoJail,
+    #[error("programs run on V8 in a jail around deno, which needs Linux")]
+    System,
 }
 
 /// The deno program that the setting, the environment variable or `PATH` gives, in this order.
 pub(crate) fn find(setting: Option<&Path>) -> Result<PathBuf, NoDeno> {
+    if cfg!(not(target_os = "linux")) {
+        return Err(NoDeno::System);
+    }
     let named = setting.map(Path::to_owned).or_else(|| std::env::var_os(DENO_VARIABLE).map(PathBuf::from));
     match named {
         Some(path) => program(&path).ok_or(NoDeno::NotAProgram(path)),

@@ -13,11 +13,19 @@
 //! - `watch`: kills a worker that holds more memory than its run may
 
 mod find;
+#[cfg(target_os = "linux")]
 mod parent;
+#[cfg(target_os = "linux")]
 mod pool;
+#[cfg(target_os = "linux")]
 mod script;
+#[cfg(target_os = "linux")]
 mod watch;
+#[cfg(target_os = "linux")]
 mod worker;
+
+#[cfg(not(target_os = "linux"))]
+mod other;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -26,12 +34,16 @@ use std::time::Duration;
 use toolgate_guest::lockdown::Without;
 
 pub use find::{DENO_VARIABLE, V8Status};
-pub(crate) use parent::MemorySize;
-pub(crate) use pool::{NoWorker, Pool};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::{MemorySize, NoWorker, Pool};
+#[cfg(target_os = "linux")]
+pub(crate) use {
+    parent::MemorySize,
+    pool::{NoWorker, Pool},
+};
 
 use crate::process::WorkerCommand;
 use find::NoDeno;
-use parent::WorkerSpec;
 
 /// How V8 is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,12 +123,8 @@ impl V8 {
 
     fn create(&self) -> Result<Pool, String> {
         let deno = find::find(self.settings.deno.as_deref()).map_err(|missing| missing.to_string())?;
-        let jail = self.jail.clone().ok_or_else(|| NoDeno::NoJail.to_string())?;
-        let pool = Pool::new(self.worker_spec(jail, &deno), self.settings.ahead);
+        let jail = self.jail().ok_or_else(|| NoDeno::NoJail.to_string())?;
+        let pool = Pool::new(jail, &deno, &self.settings);
         pool.map_err(|error| format!("no thread for V8 workers: {error}"))
-    }
-
-    fn worker_spec(&self, jail: PathBuf, deno: &Path) -> WorkerSpec {
-        WorkerSpec { jail, deno: deno.to_owned(), without: self.without, max_heap: self.settings.heap_mb.max(16) }
     }
 }

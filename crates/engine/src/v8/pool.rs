@@ -4,16 +4,22 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use toolgate_guest::lockdown::Without;
 use toolgate_wire::foreign_text::clipped;
 
+use super::V8Settings;
 use super::parent::{MemorySize, ParentThread, WorkerSpec};
 use super::worker::{Idle, Ready, Unready};
 use crate::migrate::{PendingWorker, TargetWorker};
 use crate::refill::{ANSWER_HEAD_START, RefillThread};
-use parking_lot::Mutex;
 
+/// Smallest upper bound of V8's heap, in megabytes.
+const MIN_HEAP_MB: u64 = 16;
 /// Memory sizes for which idle workers are kept at one time.
 const MAX_SIZES: usize = 3;
 /// Starts that may fail before a run gives up.
@@ -54,7 +60,11 @@ pub(crate) enum NoWorker {
 }
 
 impl Pool {
-    pub(super) fn new(spec: WorkerSpec, ahead: usize) -> io::Result<Self> {
+    /// `jail` is the program that becomes a jail, and the layers that are left off.
+    pub(super) fn new(jail: (&Path, Without), deno: &Path, settings: &V8Settings) -> io::Result<Self> {
+        let (jail, without) = (jail.0.to_owned(), jail.1);
+        let (deno, max_heap) = (deno.to_owned(), settings.heap_mb.max(MIN_HEAP_MB));
+        let (spec, ahead) = (WorkerSpec { jail, deno, without, max_heap }, settings.ahead);
         let queue = Arc::new(Mutex::new(IdleQueue::default()));
         let unused = queue.clone();
         let parent = ParentThread::new(spec, IDLE_TIMEOUT, move || {

@@ -225,6 +225,12 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
+/// Whether this kernel has handles of processes.
+pub fn has_pidfd() -> bool {
+    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    pidfd_open(getpid(), PidfdFlags::empty()).is_ok()
+}
+
 /// Moves the socket to descriptor 0 and closes all others.
 fn keep_only(socket: OwnedFd) -> io::Result<()> {
     // SAFETY: plain descriptor numbers; nothing else in this single-threaded process uses a
