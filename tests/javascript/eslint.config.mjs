@@ -27,7 +27,16 @@ export default [
       sourceType: "module",
       globals: Object.fromEntries(
         [
-          ...["AbortController", "Blob", "Node", "ResizeObserver", "TextDecoderStream", "URL", "URLSearchParams"],
+          ...[
+            "AbortController",
+            "Blob",
+            "Event",
+            "Node",
+            "ResizeObserver",
+            "TextDecoderStream",
+            "URL",
+            "URLSearchParams",
+          ],
           ...["addEventListener", "clearInterval", "clearTimeout", "document", "fetch", "history", "localStorage"],
           ...["location", "requestAnimationFrame", "sessionStorage", "setInterval", "setTimeout", "window"],
         ].map((name) => [name, "readonly"]),

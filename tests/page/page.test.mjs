@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { attention } from "./attention.mjs";
 import { loginServer } from "./login-server.mjs";
 import { policy, story } from "./story.mjs";
 
@@ -445,6 +446,7 @@ async function main() {
   await pendingRule({ rule, page, view, unharmed });
   await questionsRule({ rule, page, view, unharmed });
   await story({ rule, ask, base, ops, page, view, picture, unharmed, home, file });
+  await attention({ rule, ask, base, ops, page, view, heading, unharmed, browser, watch });
 
   await rule("every control has a name, and the keyboard reaches all of it", async () => {
     for (const name of ["Overview", "Pending", "Runs", "Tools", "Playground", "Policy", "Doctor"]) {

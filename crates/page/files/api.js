@@ -36,6 +36,13 @@ export function keepToken(token) {
   else localStorage.removeItem(TOKEN);
 }
 
+/** Another tab has kept or removed the token, or has cleared all that is stored. @param {() => void} listener */
+export function onTokenChange(listener) {
+  addEventListener("storage", (event) => {
+    if (event.key === TOKEN || event.key === null) listener();
+  });
+}
+
 /**
  * @param {string} method
  * @param {string} path

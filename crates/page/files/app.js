@@ -1,6 +1,6 @@
 // The page: who is signed in, which view is shown, what happens live.
 import { fill, h, failure, visible } from "./dom.js";
-import { events, get, keepToken, onSignedOut, post, request } from "./api.js";
+import { events, get, keepToken, onSignedOut, onTokenChange, post, request } from "./api.js";
 import { signIn } from "./sign-in.js";
 import { overview } from "./overview.js";
 import { pending } from "./pending.js";
@@ -128,7 +128,8 @@ async function begin() {
       const what = `${visible(data.backend, 80)}.${visible(data.tool, 120)} changed its ${data.parts.join(" and ")}`;
       context.announce(`${what}: read what it says now before you rely on it`);
     }
-    shown?.onEvent?.(kind, data);
+    // What happened before a stream began, or between two of them, was told to nobody.
+    shown?.onEvent?.(kind === "begin" ? "lagged" : kind, data);
   }, listening.signal);
   route();
 }
@@ -136,6 +137,13 @@ async function begin() {
 onSignedOut(() => {
   if (isSignedIn) askToSignIn("The session has ended.");
 });
+// The views are behind the hash, so that the link would leave the one that is shown.
+element("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+// Another tab has signed in or out: this one acts for the same caller from now on, and says so.
+onTokenChange(() => void begin());
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#link=")) void begin();
   else route();

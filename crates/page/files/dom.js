@@ -74,6 +74,44 @@ export function fill(parent, ...children) {
   append(parent, children);
 }
 
+/** What can have the focus. */
+const FOCUSABLE = "a, button, input, select, textarea, [tabindex]";
+/** What `refill` has put into an element. @type {WeakMap<Element, string>} */
+const filled = new WeakMap();
+
+/**
+ * Replaces what an element holds where something else is to be shown: the focus and the scroll positions of tables stay.
+ * @param {HTMLElement} parent
+ * @param {string} key the same for the same content
+ * @param {() => Child} content
+ */
+export function refill(parent, key, content) {
+  if (filled.get(parent) === key) return;
+  const focused = document.activeElement;
+  const isInside = focused !== null && focused !== parent && parent.contains(focused);
+  const place = isInside ? placeOf(focused) : "";
+  const scrolled = new Map(regions(parent).map((region) => [placeOf(region), [region.scrollLeft, region.scrollTop]]));
+  fill(parent, content());
+  filled.set(parent, key);
+  for (const region of regions(parent)) [region.scrollLeft, region.scrollTop] = scrolled.get(placeOf(region)) ?? [0, 0];
+  if (!isInside) return;
+  const again = [...parent.querySelectorAll(FOCUSABLE)].find((element) => placeOf(element) === place);
+  /** @type {HTMLElement | undefined} */ (again)?.focus({ preventScroll: true });
+}
+
+/** @param {Element} parent */
+function regions(parent) {
+  return [...parent.querySelectorAll(".scroll")];
+}
+
+/** Where an element is, also after its table was drawn again: the name of its row, and its place there. @param {Element} element */
+function placeOf(element) {
+  const row = element.closest("tr");
+  if (row === null) return `${element.tagName} ${element.getAttribute("aria-label") ?? element.textContent}`;
+  const at = [...row.querySelectorAll(FOCUSABLE)].indexOf(element);
+  return `row ${row.firstElementChild?.textContent} ${element.getAttribute("href")} ${at}`;
+}
+
 // Characters that cannot be seen, reorder text or drive something: shown by their number.
 /* eslint-disable no-control-regex, no-misleading-character-class */
 const UNSEEN =
@@ -217,6 +255,14 @@ export function duration(ms) {
 /** @param {number} ms */
 export function time(ms) {
   return new Date(ms).toLocaleTimeString(undefined, { hour12: false });
+}
+
+/** A time, with its date where it is not of today. @param {number} ms */
+export function moment(ms) {
+  const at = new Date(ms);
+  if (at.toDateString() === new Date().toDateString()) return time(ms);
+  const day = [at.getFullYear(), at.getMonth() + 1, at.getDate()].map((part) => String(part).padStart(2, "0"));
+  return `${day.join("-")} ${time(ms)}`;
 }
 
 /** @param {number} number */

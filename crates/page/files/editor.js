@@ -85,6 +85,8 @@ export function editor(text, run) {
     const [option, before] = [offered[chosen], typed()];
     if (!option) return;
     area.setRangeText(option.insert, area.selectionStart - before.length, area.selectionStart, "end");
+    // A text that a script sets is told to no listener.
+    area.dispatchEvent(new Event("input"));
     close();
     area.focus();
   };

@@ -1,5 +1,5 @@
 // Durable runs from the store that all gateways of this user share: also those that an agent's own gateway runs.
-import { failure, fill, foreign, h, notice, table, time } from "./dom.js";
+import { failure, foreign, h, moment, notice, refill, table } from "./dom.js";
 import { ApiError, get, query } from "./api.js";
 
 /** Runs of one look. */
@@ -13,23 +13,16 @@ export function keptRuns() {
   const body = h("div", null, notice("Loading…"));
   let timer = 0;
   let isClosed = false;
-  let shown = "";
-  /** Shows something else; what is shown already stays, with its focus and its selection. @param {string} key @param {any} content */
-  const show = (key, content) => {
-    if (key === shown) return;
-    const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
-    fill(body, content);
-    shown = key;
-    if (focused) [...body.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
-  };
   const load = async () => {
     clearTimeout(timer);
     try {
       const { runs, next } = await get(`/v1/runs${query({ limit: MAX_RUNS })}`);
-      show(JSON.stringify([runs, next]), runs.length > 0 ? listed(runs, next) : notice("There are none."));
+      const content = () => (runs.length > 0 ? listed(runs, next) : notice("There are none."));
+      refill(body, JSON.stringify([runs, next]), content);
     } catch (error) {
       const isAbsent = error instanceof ApiError && error.status === 404;
-      show(String(error), isAbsent ? notice("This service keeps no durable runs.") : failure(error));
+      const content = () => (isAbsent ? notice("This service keeps no durable runs.") : failure(error));
+      refill(body, String(error), content);
     }
     if (!isClosed) timer = setTimeout(() => void load(), LOOK_AGAIN);
   };
@@ -55,7 +48,7 @@ export function keptRuns() {
 /** @param {any[]} runs @param {string | undefined} next */
 function listed(runs, next) {
   const rows = runs.map((run) => [
-    time(run.beganAt),
+    moment(run.beganAt),
     h("span", { class: STATES[/** @type {keyof typeof STATES} */ (run.status)] ?? "" }, run.status),
     h("a", { href: `#/runs/${encodeURIComponent(run.runId)}` }, foreign(run.runId, 80)),
   ]);

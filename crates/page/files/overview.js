@@ -1,5 +1,5 @@
 // Overview: the backends with what helps, and the last hour.
-import { count, duration, failure, fill, foreign, h, notice, table } from "./dom.js";
+import { count, duration, failure, foreign, h, notice, refill, table } from "./dom.js";
 import { get, path, post } from "./api.js";
 import { minutesChart } from "./charts.js";
 import { loginButton } from "./login.js";
@@ -37,10 +37,10 @@ export function overview(_, context) {
     last = Date.now();
     try {
       const [stats, known] = await Promise.all([get("/v1/stats"), get("/v1/backends")]);
-      fill(charts, ...drawn(stats));
-      fill(backends, listed(known.backends, context, later));
+      refill(charts, JSON.stringify(stats), () => drawn(stats));
+      refill(backends, JSON.stringify(known), () => listed(known.backends, context, later));
     } catch (error) {
-      fill(backends, failure(error));
+      refill(backends, String(error), () => failure(error));
     }
   };
   const later = () => {

@@ -1,6 +1,6 @@
 // Playground: write a program, check it, run it, see what it did.
 import { failure, fill, foreign, h, notice } from "./dom.js";
-import { get, path, post } from "./api.js";
+import { get, path, post, request } from "./api.js";
 import { editor } from "./editor.js";
 import { shownReport } from "./run.js";
 
@@ -11,34 +11,50 @@ const FIRST =
 export function playground(_, context) {
   const answer = h("div");
   let running = /** @type {AbortController | null} */ (null);
-  const stop = h("button", { type: "button", disabled: true, click: () => running?.abort() }, "Stop");
-  const run = async () => {
+  /** The durable run that is followed. @type {string | null} */
+  let durable = null;
+  const stop = h("button", { type: "button", disabled: true, click: () => end() }, "Stop");
+  /** Takes the place of what runs, until `work` has ended or is stopped. @param {string} text @param {(signal: AbortSignal) => Promise<void>} work */
+  const start = async (text, work) => {
     running?.abort();
     const mine = new AbortController();
     running = mine;
     Reflect.set(stop, "disabled", false);
-    fill(answer, notice("Running…"));
+    fill(answer, notice(text));
     try {
-      const report = await post("/v1/run", { code: area.value }, mine.signal);
-      fill(answer, ...shownReport(report, area.value, []));
-      context.announce(report.ok ? "the program returned" : `the program failed: ${report.code}`);
+      await work(mine.signal);
     } catch (error) {
       if (running === mine) fill(answer, mine.signal.aborted ? notice("Stopped.") : failure(error));
     } finally {
       if (running === mine) Reflect.set(stop, "disabled", true);
     }
   };
-  /** Begins a run that is kept and may wait for decisions. */
-  const begin = async () => {
-    try {
-      const { runId } = await post("/v1/runs", { code: area.value });
-      fill(answer, notice("Begun. "));
-      let state = await get(path("/v1/runs", runId));
-      while (state.status === "running") state = await get(`${path("/v1/runs", runId)}?wait=20`);
-      context.go(state.status === "paused" ? "#/pending" : `#/runs/${encodeURIComponent(runId)}`);
-    } catch (error) {
-      fill(answer, failure(error));
-    }
+  const run = () =>
+    start("Running…", async (signal) => {
+      const report = await post("/v1/run", { code: area.value }, signal);
+      fill(answer, ...shownReport(report, area.value, []));
+      if (report.paused) context.announce("the program waits for a decision");
+      else context.announce(report.ok ? "the program returned" : `the program failed: ${report.code}`);
+    });
+  /** Begins a run that is kept and may wait for decisions. It goes on when this view is left, which then no longer follows it. */
+  const begin = () =>
+    start("Beginning…", async (signal) => {
+      const { runId } = await post("/v1/runs", { code: area.value }, signal);
+      durable = runId;
+      try {
+        const link = h("a", { href: `#/runs/${encodeURIComponent(runId)}` }, "Open the run");
+        fill(answer, notice("Begun; the page opens the run when it has ended or waits. ", link));
+        let state = await get(path("/v1/runs", runId), signal);
+        while (state.status === "running") state = await get(`${path("/v1/runs", runId)}?wait=20`, signal);
+        context.go(state.status === "paused" ? "#/pending" : `#/runs/${encodeURIComponent(runId)}`);
+      } finally {
+        if (durable === runId) durable = null;
+      }
+    });
+  /** A durable run does not end with its request. */
+  const end = () => {
+    if (durable !== null) request("DELETE", path("/v1/runs", durable)).catch((error) => fill(answer, failure(error)));
+    running?.abort();
   };
   const check = async () => {
     try {

@@ -1,12 +1,13 @@
 // One question of a run that waits: a call that a rule asks about, a line of a review, a form of a server, a call whose effect
 // is not known, or a tool that has changed. Each has the decisions that the service takes for it.
-import { failure, fill, foreign, h, json, jsonText, keepsDigits, labelled, notice, parseJson, time } from "./dom.js";
+import { failure, fill, foreign, h, json, jsonText, keepsDigits, labelled, moment, notice, parseJson } from "./dom.js";
 import { get, path } from "./api.js";
 import { form } from "./form.js";
 import { loginButton, scopesOf } from "./login.js";
 
 /**
- * @typedef {{node: HTMLElement, isPlain: boolean, decided: (decision: string) => any, onDecide: (decisions: any[]) => Promise<void>}} Question
+ * @typedef {{node: HTMLElement, isPlain: boolean, decided: (decision: string) => any, read: (decision: string) => any, onDecide: (decisions: any[]) => Promise<void>}} Question
+ * `decided` is the decision with all that was filled in, and throws where that is wrong; `read` shows what is wrong instead.
  */
 
 /** For how long an approval stands, as decisions say it. */
@@ -30,17 +31,23 @@ export function question(call) {
       decision,
       ...(reason.value === "" ? {} : { reason: reason.value }),
     }),
+    read: (decision) => read(() => self.decided(decision)),
     onDecide: async () => {},
   };
   const problem = h("div");
-  /** Sends a decision; what is wrong with what was filled in is shown instead. @param {() => any} decision */
-  const send = (decision) => () => {
+  /** The decision; what is wrong with what was filled in is shown instead. @param {() => any} decision */
+  const read = (decision) => {
     try {
       fill(problem);
-      void self.onDecide([decision()]);
+      return decision();
     } catch (error) {
       fill(problem, failure(error));
+      return undefined;
     }
+  };
+  const send = (/** @type {() => any} */ decision) => () => {
+    const made = read(decision);
+    if (made !== undefined) void self.onDecide([made]);
   };
   const button = (/** @type {string} */ text, /** @type {() => any} */ decision, name = "") =>
     h("button", { class: name, type: "button", click: send(decision) }, text);
@@ -68,7 +75,7 @@ export function question(call) {
       ...controls,
       button("Stop the run", () => self.decided("stop")),
     ),
-    call.expiresAt ? h("p", { class: "soft" }, `The question stands until ${until(call.expiresAt)}.`) : null,
+    call.expiresAt ? h("p", { class: "soft" }, `The question stands until ${moment(call.expiresAt)}.`) : null,
   );
   return self;
 }
@@ -86,15 +93,13 @@ function rule(call, self, button) {
     h("select", null, ...REMEMBER.map(([value, text]) => h("option", { value }, text)))
   );
   const { decided } = self;
-  self.decided = (decision) => ({
-    ...decided(decision),
-    ...(remember.value !== "" && decision === "approve" ? { remember: remember.value } : {}),
-  });
-  const approve = () =>
-    text.value === before
-      ? self.decided("approve")
-      : { ...self.decided("approve"), decision: "edit", arguments: parseJson(text.value) };
-  const approveButton = button("Approve", approve, "main");
+  // Whichever button approves, alone or with other calls: what is sent are the arguments that are shown.
+  self.decided = (decision) => {
+    if (decision !== "approve") return decided(decision);
+    const edit = text.value === before ? {} : { decision: "edit", arguments: parseJson(text.value) };
+    return { ...decided(decision), ...(remember.value === "" ? {} : { remember: remember.value }), ...edit };
+  };
+  const approveButton = button("Approve", () => self.decided("approve"), "main");
   text.addEventListener("input", () => fill(approveButton, text.value === before ? "Approve" : "Approve as edited"));
   const isRounded = !keepsDigits && /\d{16}/.test(before);
   return {
@@ -193,10 +198,4 @@ function review(staged) {
       ? h("p", null, "What follows depends on ", foreign(staged.commitPoint, 300), ", which is not there before.")
       : null,
   );
-}
-
-/** @param {number} ms */
-function until(ms) {
-  const day = new Date(ms).toDateString();
-  return day === new Date().toDateString() ? time(ms) : `${day}, ${time(ms)}`;
 }

@@ -10,9 +10,9 @@ import {
   h,
   json,
   labelled,
+  moment,
   notice,
   table,
-  time,
   visible,
 } from "./dom.js";
 import { ApiError, fetchFile, get, path, post } from "./api.js";
@@ -144,7 +144,7 @@ function described(found, context, recorded) {
       "p",
       null,
       h("strong", { class: found.outcome === "ok" ? "good" : "bad" }, found.outcome),
-      ` at ${time(found.at)} in ${duration(found.ms)}, by ${found.door}, route ${found.path}, ${count(found.calls)} calls`,
+      ` at ${moment(found.at)} in ${duration(found.ms)}, by ${found.door}, route ${found.path}, ${count(found.calls)} calls`,
     ),
   ];
   if (found.code !== null) {
@@ -177,7 +177,9 @@ function described(found, context, recorded) {
 export function shownReport(report, code, starts) {
   /** @type {import("./dom.js").Child[]} */
   const parts = [];
-  if (!report.ok) {
+  if (report.paused) {
+    parts.push(waiting(report.paused));
+  } else if (!report.ok) {
     const place = report.line ? ` at line ${report.line}, column ${report.column}` : "";
     parts.push(
       h("p", { class: "notice error" }, h("strong", null, report.code), `${place}: `, foreign(report.error, 2000)),
@@ -214,6 +216,21 @@ export function shownReport(report, code, starts) {
   );
   parts.push(h("details", { class: "card" }, h("summary", null, "Report"), json(rest)));
   return parts;
+}
+
+/** A run that has no outcome yet, since it waits for a person. @param {any} paused */
+function waiting(paused) {
+  const { length } = paused.pending;
+  const waits = length === 1 ? "1 call waits" : `${count(length)} calls wait`;
+  return h(
+    "p",
+    { class: "notice", role: "status" },
+    `The run is paused: ${waits} for a decision. `,
+    h("a", { href: "#/pending" }, "Decide in Pending"),
+    " or ",
+    h("a", { href: `#/runs/${encodeURIComponent(paused.runId)}` }, "watch the run"),
+    ".",
+  );
 }
 
 /** @param {string} title @param {...import("./dom.js").Child} children */

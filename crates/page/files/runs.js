@@ -1,11 +1,16 @@
 // The list of runs. Only the rows in view are elements, so that ten thousand of them scroll like ten.
-import { count, duration, failure, fill, foreign, h, labelled, time, visible } from "./dom.js";
+import { count, duration, failure, fill, foreign, h, labelled, moment, visible } from "./dom.js";
 import { get, query } from "./api.js";
 import { keptRuns } from "./kept-runs.js";
 
 const ROW = 36;
 const PAGE = 500;
 const AROUND = 10;
+/** The doors that runs of this list come by: the HTTP API, agent tools, direct mode, durable runs. */
+const DOORS = [
+  ...["http", "websocket", "rpc", "call_tool_chain", "query_tools", "run_code", "fix_run"],
+  ...["compute", "query_result", "direct", "durable"],
+];
 
 /** @param {string[]} _ @param {import("./app.js").Context} context @returns {import("./app.js").View} */
 export function runs(_, context) {
@@ -20,7 +25,7 @@ export function runs(_, context) {
 
   const search = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "tool or id" }));
   const outcome = choice(["", "ok", "failed", "TIMEOUT", "RUNTIME", "SYNTAX", "INVALID_CODE", "ABORTED"], "any");
-  const door = choice(["", "http", "websocket", "call_tool_chain", "run_code", "direct", "durable"], "any");
+  const door = choice(["", ...DOORS], "any");
   const space = h("div", { class: "space" });
   const list = h(
     "div",
@@ -59,7 +64,7 @@ export function runs(_, context) {
         "aria-rowindex": at + 1,
         click: () => open(at),
       },
-      cell("", time(run.at)),
+      cell("", moment(run.at)),
       cell(run.outcome === "ok" ? "good" : "bad", run.outcome),
       cell("extra soft", run.door),
       cell("extra", duration(run.ms)),
@@ -78,8 +83,13 @@ export function runs(_, context) {
       const values = { limit: PAGE, before: next, outcome: outcome.value, door: door.value, search: search.value };
       const page = await get(`/v1/history${query(values)}`);
       if (asked !== generation) return;
-      rows = rows.concat(page.runs);
-      ({ total } = page);
+      // A run that ended meanwhile was told as an event too; one that the answer does not count is newer than it.
+      const known = new Set(rows.map((row) => row.number));
+      const newest = Math.max(0, ...page.runs.map((/** @type {any} */ row) => row.number));
+      const uncounted = next === null ? rows.filter((row) => row.number > newest).length : 0;
+      rows = rows.concat(page.runs.filter((/** @type {any} */ row) => !known.has(row.number)));
+      rows.sort((one, other) => other.number - one.number);
+      total = page.total + uncounted;
       next = page.next ?? null;
       fill(problem);
       draw();
@@ -172,7 +182,7 @@ export function runs(_, context) {
     onEvent: (kind, data) => {
       if (kind === "lagged") restart();
       if (kind === "pending" || kind === "lagged") kept.look();
-      if (kind !== "run" || !isAsked(data)) return;
+      if (kind !== "run" || !isAsked(data) || rows.some((row) => row.number === data.number)) return;
       rows.unshift(data);
       total += 1;
       if (active > 0) active += 1;

@@ -57,7 +57,7 @@ function list() {
       rest,
     ),
     onEvent: (kind) => {
-      if (kind === "tools" && input.value === "") void load(null);
+      if ((kind === "tools" || kind === "lagged") && input.value === "") void load(null);
     },
     onClose: () => {
       asked += 1;
