@@ -1,50 +1,29 @@
 //! Replaces secrets in a record by stand-ins, so that it can be given away and still runs.
 //!
-//! A secret is a value that the caller names, a text under a name such as `password` in any JSON of the record, or a
+//! A secret is a value that the caller names, a text or number under a name such as `password` in any JSON of the record, or a
 //! text of the form of a well-known credential. It is replaced everywhere in the record, also in the program, by the
 //! same stand-in of the same length and the same kinds of characters: positions, sizes and most formats stay. What the
 //! guest said gets new digests. A program that *computes* with a secret (a signature, a checksum) says something else
 //! with the stand-in, and its replay diverges there.
 
+mod named;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use ring::hmac;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::entry::{Call, DigestText, Event, Header};
 use crate::recording::Record;
 use crate::text::{Blobs, ContentHash, MissingBlob, Text};
+use named::in_json;
 
 /// Bytes of the shortest text that counts as a secret: shorter ones occur everywhere by chance.
 const MIN_SECRET: usize = 6;
 /// JSON in JSON in JSON is looked into; deeper is not.
 const MAX_NESTING: usize = 3;
-
-/// Names whose values are secrets, without case, `_` and `-`.
-const SECRET_NAMES: [&str; 18] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "clientsecret",
-    "token",
-    "accesstoken",
-    "refreshtoken",
-    "idtoken",
-    "authtoken",
-    "apikey",
-    "xapikey",
-    "authorization",
-    "proxyauthorization",
-    "cookie",
-    "setcookie",
-    "privatekey",
-    "credentials",
-];
 
 /// How well-known credentials begin.
 const PREFIXES: [&str; 13] = [
@@ -160,7 +139,8 @@ impl Redaction {
         replacements
     }
 
-    /// A text of the same length and kinds of characters.
+    /// A text of the same length and kinds of characters. Where the secret is a number, so is the stand-in, and a program writes it
+    /// as it is: it begins with no zero, ends a fraction with none, and one of 16 digits is an integer that a program has exactly.
     fn stand_in(&self, secret: &str) -> String {
         // The secret is hashed once, whatever its length: the stream is made of its hash.
         let seed = hmac::sign(&self.key, secret.as_bytes());
@@ -171,7 +151,9 @@ impl Redaction {
             context.update(seed.as_ref());
             stream.extend_from_slice(context.sign().as_ref());
         }
-        let replaced = secret.chars().zip(stream).map(|(c, byte)| match c {
+        let is_digit = |at: usize| secret.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+        let replaced = secret.char_indices().zip(stream).map(|((at, c), byte)| match c {
+            '0'..='9' if at == 0 || !is_digit(at - 1) || !is_digit(at + 1) => char::from(b'1' + byte % 8),
             '0'..='9' => char::from(b'0' + byte % 10),
             'a'..='z' => char::from(b'a' + byte % 26),
             'A'..='Z' => char::from(b'A' + byte % 26),
@@ -330,110 +312,6 @@ impl Pass {
 fn escape(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
-}
-
-/// Collects the values under secret names in a JSON text, and in JSON texts inside it.
-fn in_json(text: &str, nesting: usize, found: &mut BTreeSet<String>) {
-    let first = text.trim_start().chars().next();
-    if nesting == 0 || !matches!(first, Some('{' | '[' | '"')) {
-        return;
-    }
-    let mut here = BTreeSet::new();
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let read = SecretFinder { nesting, named: Named::Ordinary, found: &mut here }.deserialize(&mut reader);
-    if read.is_ok() && reader.end().is_ok() {
-        found.append(&mut here);
-    }
-}
-
-/// Whether a value is below a secret name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
-    Ordinary,
-    Secret,
-}
-
-/// Reads over a value and keeps secrets alone: a tree of the value would take forty times its text.
-struct SecretFinder<'f> {
-    nesting: usize,
-    named: Named,
-    found: &'f mut BTreeSet<String>,
-}
-
-impl SecretFinder<'_> {
-    /// For a value inside this one.
-    fn inside(&mut self, named: Named) -> SecretFinder<'_> {
-        SecretFinder { nesting: self.nesting, named, found: self.found }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for SecretFinder<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for SecretFinder<'_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        if self.named == Named::Secret {
-            self.found.insert(without_scheme(text).to_owned());
-        }
-        in_json(text, self.nesting - 1, self.found);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
-        let named = self.named;
-        while items.next_element_seed(self.inside(named))?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
-        while let Some(name) = members.next_key::<String>()? {
-            let named = if is_secret_name(&name) { Named::Secret } else { self.named };
-            members.next_value_seed(self.inside(named))?;
-        }
-        Ok(())
-    }
-}
-
-fn is_secret_name(name: &str) -> bool {
-    let plain: String = name.chars().filter(|c| !['_', '-'].contains(c)).flat_map(char::to_lowercase).collect();
-    SECRET_NAMES.contains(&plain.as_str())
-}
-
-/// `Bearer x` is the secret `x`.
-fn without_scheme(text: &str) -> &str {
-    let schemes = ["Bearer ", "Basic ", "bearer ", "basic "];
-    schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text)
 }
 
 /// Collects words of the form of a well-known credential.
@@ -604,6 +482,45 @@ mod tests {
             assert!(!after.contains(secret), "{secret}");
         }
         assert!(after.contains("note-099"), "it is not below a secret name");
+    }
+
+    #[test]
+    fn the_stand_in_of_a_number_is_a_number_that_a_program_writes_so() {
+        for key in 0..=255 {
+            let redaction = Redaction::with_key(&[key; 32], Vec::new());
+            for number in ["1234567890123", "8007199254740991", "-1000000", "0.123456", "1020.30405"] {
+                let stand_in = redaction.stand_in(number);
+                let read: f64 = serde_json::from_str(&stand_in).unwrap_or_else(|error| panic!("{stand_in}: {error}"));
+                assert_eq!(read.to_string(), stand_in);
+            }
+        }
+    }
+
+    #[test]
+    fn values_under_secret_names_are_found_whatever_their_kind_and_schemas_are_not() {
+        let check = |text: &str, expected: &[&str]| {
+            let mut found = BTreeSet::new();
+            in_json(text, MAX_NESTING, &mut found);
+            assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{text}");
+        };
+        check(
+            r#"{"token": 1234567890123, "password": [99887766, "s", -5.25]}"#,
+            &["-5.25", "1234567890123", "99887766", "s"],
+        );
+        check(r#"{"credentials": {"user": "u", "list": [{"k": "v"}]}}"#, &["u", "v"]);
+        check(r#"{"token": {"type": "bearer", "value": "v"}}"#, &["bearer", "v"]);
+        // A schema says which values there are; what it gives as a value is one.
+        check(r#"{"fields": {"password": {"type": "string", "description": "d"}}}"#, &[]);
+        check(r#"{"properties": {"token": {"title": "t", "type": ["string", "null"], "default": "v"}}}"#, &["v"]);
+        check(
+            r##"{"properties": {"api_key": {"$ref": "#/$defs/key"}, "secret": {"anyOf": [{"type": "string"}]}}}"##,
+            &[],
+        );
+        check(
+            r#"{"token": {"type": "object", "properties": {"password": {"type": "string"}, "a": {"examples": ["v"]}}}}"#,
+            &["v"],
+        );
+        check(r#"{"password": true, "token": null}"#, &[]);
     }
 
     #[test]
