@@ -38,9 +38,9 @@ pub enum NoFork {
 pub struct Fork {
     /// The record of the new run, which is to go on.
     pub record: Record,
-    /// Calls of the recorded run that took effect, or may have, and are not kept: the new run makes them again if its
+    /// Numbers of calls of the recorded run that took effect, or may have, and are not kept: the new run makes them again if its
     /// program comes to them.
-    pub left_out: usize,
+    pub left_out: Vec<u32>,
 }
 
 /// The record of a run of this id that keeps the first `answered` calls that got a reply.
@@ -103,7 +103,7 @@ fn blobs_of(entries: &[Entry], record: &Record) -> Result<Blobs, MissingBlob> {
 }
 
 /// Calls that were sent, may have taken effect, and are not among these.
-fn effects_without(record: &Record, kept: &HashSet<u32>) -> usize {
+fn effects_without(record: &Record, kept: &HashSet<u32>) -> Vec<u32> {
     let mut sent: HashSet<u32> = HashSet::new();
     for entry in &record.entries {
         match &entry.event {
@@ -115,5 +115,7 @@ fn effects_without(record: &Record, kept: &HashSet<u32>) -> usize {
             _ => {}
         }
     }
-    sent.difference(kept).count()
+    let mut left_out: Vec<u32> = sent.difference(kept).copied().collect();
+    left_out.sort_unstable();
+    left_out
 }

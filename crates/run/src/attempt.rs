@@ -12,8 +12,8 @@ use toolgate_plan::{Call, FailureFacts, Finding, FindingCode, Form, Plan, Prefli
 use toolgate_policy::Policy;
 use toolgate_typecheck::Unchecked;
 use toolgate_wire::{
-    CallErrorCode, CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target,
-    Warning,
+    CallErrorCode, CallState, CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report,
+    Target, Warning,
 };
 
 use super::durable::{KeptHost, KeyedHost};
@@ -22,7 +22,7 @@ use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, ReplayHost, Route, RunRequest};
 use super::type_check::{ProgramCheck, TypeVerdict, TypesNotChecked, names_something};
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
-use crate::stage::{CommitHost, RehearsalHost, Staging};
+use crate::stage::{COMMIT_POINT, CommitHost, RehearsalHost, Staging};
 use toolgate_bridge::{self as bridge, RequestContext, RunCalls, RunHost, ScopedCatalog};
 use toolgate_catalog::{BackendState, Catalog};
 
@@ -304,7 +304,8 @@ impl<'a> Attempt<'a> {
         let caller = &self.request.caller;
         let view = ScopedCatalog::new(catalog, &caller.backends, &caller.tools);
         let environment = &*self.runner.environment;
-        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name, environment }
+        let keys = self.request.keys.as_ref();
+        Reachable { view, functions: &self.functions, policy: &self.policy, caller: &caller.name, environment, keys }
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
@@ -345,6 +346,9 @@ impl<'a> Attempt<'a> {
             return refused(stopped, warnings, self.since);
         }
         let mut report = self.in_engine(self.program_host(), Some(script.program), Watched::Yes).await;
+        if let Staging::Rehearsal(_) = self.request.staging {
+            forget_unsent(&mut report);
+        }
         report.warnings.extend(warnings);
         report.warnings.extend(typed.unchecked.map(unchecked));
         let report = with_hint(report, &self.request.text, tools);
@@ -380,7 +384,7 @@ impl<'a> Attempt<'a> {
             real = Arc::new(KeyedHost { keys, bridge, caller, real });
         }
         if let Some(kept) = &self.request.kept {
-            real = Arc::new(KeptHost::new(kept.clone(), real));
+            real = Arc::new(KeptHost::new(kept.clone(), self.runner.bridge.clone(), real));
         }
         // In front of what is kept: a kept answer is an effect of this run too.
         self.staged(self.noting(real))
@@ -394,7 +398,7 @@ impl<'a> Attempt<'a> {
     /// Notes the calls where the run may be corrected later.
     fn noting(&self, real: Arc<dyn Host>) -> Arc<dyn Host> {
         match &self.request.noted {
-            Some(noted) => Arc::new(NotingHost::new(noted.clone(), real)),
+            Some(noted) => Arc::new(NotingHost::new(noted.clone(), self.runner.bridge.clone(), real)),
             None => real,
         }
     }
@@ -497,6 +501,14 @@ fn lacks_tools(plan: &Plan, tools: Reachable<'_>) -> bool {
         Plan::Direct(call) => tools.view.tool(&call.backend, &call.tool).is_none(),
         Plan::Fault(_) | Plan::OneCall(_) | Plan::Introspect(_) => false,
     }
+}
+
+/// Corrects the calls of a rehearsal, which sends nothing but reads: what was not answered was not sent, and that the program depends
+/// on a value is no call.
+fn forget_unsent(report: &mut Report) {
+    report.calls.retain(|call| call.target != Target::Function(COMMIT_POINT.to_owned()));
+    let unanswered = report.calls.iter_mut().filter(|call| !call.read_only && call.state == CallState::Unknown);
+    unanswered.for_each(|call| call.state = CallState::NotSent);
 }
 
 /// What the context says about the request, such as a location.

@@ -19,10 +19,10 @@ use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
 use toolgate_wire::{CallState, Code, Profile, Warning};
 
-use crate::durable::KeptEffects;
+use crate::durable::{KeptEffects, own_names};
 use crate::execution_id;
 use crate::request::{Door, Durability, RunReport, RunRequest};
-use toolgate_bridge::AllowedEffects;
+use toolgate_bridge::{AllowedEffects, Bridge};
 
 /// Bytes of arguments and answers that are noted of one run.
 const MAX_RUN_BYTES: usize = 1 << 20;
@@ -40,7 +40,7 @@ const KEEP_TIME: Duration = Duration::from_secs(3600);
 /// One call of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NotedCall {
-    /// What was called.
+    /// What was called, by the names that its backend itself uses.
     pub(crate) target: Target,
     /// JSON text of the arguments.
     pub(crate) args: String,
@@ -160,12 +160,13 @@ impl NotedCalls {
 /// A host that notes the calls of a run and their answers.
 pub(crate) struct NotingHost {
     noted: Arc<NotedCalls>,
+    bridge: Arc<Bridge>,
     real: Arc<dyn Host>,
 }
 
 impl NotingHost {
-    pub(crate) fn new(noted: Arc<NotedCalls>, real: Arc<dyn Host>) -> Self {
-        NotingHost { noted, real }
+    pub(crate) fn new(noted: Arc<NotedCalls>, bridge: Arc<Bridge>, real: Arc<dyn Host>) -> Self {
+        NotingHost { noted, bridge, real }
     }
 }
 
@@ -176,7 +177,7 @@ impl HostLayer for NotingHost {
 
     fn make_call(&self, call: HostCall) -> HostFuture {
         let is_read = self.real.call_is_read_only(&call.target, &call.args);
-        let number = match self.noted.begin(&call.target, &call.args, is_read) {
+        let number = match self.noted.begin(&own_names(&self.bridge, &call.target), &call.args, is_read) {
             BegunNote::Noted(number) => number,
             BegunNote::NotNoted => return self.real.call(call),
             BegunNote::Closed => {
@@ -401,13 +402,15 @@ impl FailedRuns {
     }
 }
 
-/// Names `fix_run`, with which the effects of a run that failed after it had some are kept.
+/// Names `fix_run`, with which the effects of a run that failed after it had some are kept, or after the runs had some that it
+/// corrects.
 pub(crate) fn fix_hint(run: &RunReport) -> Option<String> {
-    let effects = effects_in(run);
+    let effects = effects_in(run) + run.kept_left;
     let failure = run.report.failure()?;
     (effects > 0 && failure.code != Code::Aborted).then(|| {
         let effects = if effects == 1 { "the effect".to_owned() } else { format!("the {effects} effects") };
-        format!("fix_run({{ run_id: \"{}\", code }}) runs a corrected program and keeps {effects} of this run", run.id)
+        let whose = if run.kept_left == 0 { "this run" } else { "this run and of those before it" };
+        format!("fix_run({{ run_id: \"{}\", code }}) runs a corrected program and keeps {effects} of {whose}", run.id)
     })
 }
 

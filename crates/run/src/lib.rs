@@ -66,7 +66,7 @@ use budgets::CallerBudgets;
 use durable::{DurableError, DurableRuns, DurableSlot, KeptEffects};
 use failed_runs::FailedRuns;
 use toolgate_bridge::{self as bridge, Bridge, RequestContext, ScopedCatalog};
-use when_asked::{AskingBackends, Watching};
+use when_asked::{AskingBackends, Watching, cannot_ask};
 
 pub use budgets::set_process_bytes;
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
@@ -275,19 +275,29 @@ impl Runner {
         let mut request = Box::new(request);
         async move {
             let is_begun = request.recorder.is_some() || request.recorded.is_some();
-            let mut watch = None;
+            let (mut watch, mut not_kept) = (None, None);
             if request.durable == Durability::WhenAsked {
-                let is_kept = !is_begun && self.may_wait(&request) && Box::pin(self.keep(&mut request)).await;
+                let may_wait = !is_begun && self.may_wait(&request);
+                let kept = if may_wait { Box::pin(self.keep(&mut request)).await } else { Ok(false) };
+                let is_kept = kept.unwrap_or_else(|error| {
+                    not_kept = Some(cannot_ask(&error));
+                    false
+                });
                 request.durable = if is_kept { Durability::Durable } else { Durability::Volatile };
                 // What is kept of an earlier run is used up by the first attempt.
                 let may_begin_again = !is_begun && !is_kept && request.kept.is_none();
                 watch = if may_begin_again { Watching::begin(&mut request) } else { None };
             }
             if request.durable == Durability::Durable && !is_begun {
-                return match Box::pin(self.durable()).await {
+                let kept = request.kept.clone();
+                let mut report = match Box::pin(self.durable()).await {
                     Ok(runs) => Box::pin(runs.run(*request)).await,
                     Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
                 };
+                // A correction that was not begun has called nothing of what was done.
+                let is_refused = report.route == Route::Refused && report.paused.is_none();
+                report.report.has_unrecorded_calls |= is_refused && kept.is_some_and(|kept| kept.has_left());
+                return report;
             }
             if matches!(request.staging, Staging::Wanted) {
                 return Box::pin(self.dry_run(*request)).await;
@@ -302,7 +312,8 @@ impl Runner {
                 }
                 return Box::pin(self.begin_again(request, watch)).await;
             }
-            report.report.warnings.extend(kept.and_then(|kept| kept.warning()));
+            report.report.warnings.extend(not_kept);
+            kept.iter().for_each(|kept| kept.mark(&mut report));
             if let Some(noted) = noted {
                 noted.ended(&report);
             }

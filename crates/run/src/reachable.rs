@@ -5,8 +5,9 @@ use toolgate_plan::{ArgumentFault, Foreseen, Parameters, Tools};
 use toolgate_policy::{Action, Policy};
 
 use super::Environment;
-use toolgate_bridge::{self as bridge, ScopedCatalog, unready};
-use toolgate_catalog::{Backend, BackendState, types};
+use super::durable::{CallKeys, filled_argument, with_sample_key};
+use toolgate_bridge::{self as bridge, ScopedCatalog, is_annotated_read_only, unready};
+use toolgate_catalog::{Backend, BackendState, ToolRef, types};
 use toolgate_functions::Registry;
 
 /// What a program of one caller can reach.
@@ -18,6 +19,8 @@ pub(super) struct Reachable<'a> {
     /// Who asks.
     pub(super) caller: &'a str,
     pub(super) environment: &'a dyn Environment,
+    /// Of a durable run: keys that are filled in where the program leaves them out.
+    pub(super) keys: Option<&'a CallKeys>,
 }
 
 impl Reachable<'_> {
@@ -25,6 +28,11 @@ impl Reachable<'_> {
     fn is_function(&self, name: &str) -> bool {
         let names = self.functions.names();
         (name == "api" && !names.is_empty()) || names.iter().any(|function| function == name)
+    }
+
+    /// The keys that calls of this tool get: reads have none.
+    fn keys_of(&self, tool: ToolRef<'_>) -> Option<&CallKeys> {
+        self.keys.filter(|_| !is_annotated_read_only(tool))
     }
 }
 
@@ -58,16 +66,20 @@ impl Tools for Reachable<'_> {
         let schema = found.tool().input_schema().as_object()?;
         let names = schema.get("properties").and_then(Value::as_object);
         let required = schema.get("required").and_then(Value::as_array);
+        let required = required.into_iter().flatten().filter_map(Value::as_str);
+        let filled = self.keys_of(found).and_then(|keys| filled_argument(found.tool().input_schema(), keys, |_| false));
         Some(Parameters {
             names: names.map(|names| names.keys().cloned().collect()).unwrap_or_default(),
-            required: required.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            required: required.filter(|name| Some(*name) != filled).map(str::to_owned).collect(),
             closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
         })
     }
 
     fn check_arguments(&self, backend: &str, tool: &str, arguments: &Value) -> Vec<ArgumentFault> {
         let Some(found) = self.view.tool(backend, tool) else { return Vec::new() };
-        found.entry.check_arguments(arguments).into_iter().map(without_place).collect()
+        let keys = self.keys_of(found);
+        let filled = keys.and_then(|keys| with_sample_key(found.tool().input_schema(), keys, arguments));
+        found.entry.check_arguments(filled.as_ref().unwrap_or(arguments)).into_iter().map(without_place).collect()
     }
 
     fn result_keys(&self, backend: &str, tool: &str, path: &[&str]) -> Option<Vec<String>> {

@@ -267,6 +267,8 @@ pub struct RunReport {
     pub review: Option<Vec<PendingView>>,
     /// Whether its hint names `fix_run`, which keeps the effects of a durable run that failed.
     pub(crate) names_fix: bool,
+    /// Of a correction: how many effects of the runs before it it has not called again.
+    pub(crate) kept_left: usize,
 }
 
 /// A run that waits for decisions.
@@ -285,7 +287,7 @@ const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "
 impl RunReport {
     /// The report of a run that has ended.
     pub fn ended(id: String, route: Route, report: Report) -> Self {
-        RunReport { id, route, report, paused: None, review: None, names_fix: false }
+        RunReport { id, route, report, paused: None, review: None, names_fix: false, kept_left: 0 }
     }
 
     /// The object of a run that waits: without an outcome, with its handle.

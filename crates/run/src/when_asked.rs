@@ -15,10 +15,11 @@ use toolgate_catalog::{BackendState, ToolRef};
 use toolgate_engine::Observer;
 use toolgate_plan::Call;
 use toolgate_policy::{Action, Policy};
-use toolgate_wire::{CallErrorCode, Code, Profile, Target};
+use toolgate_wire::{CallErrorCode, Code, Profile, Target, Warning};
 
 use super::attempt::Attempt;
 use super::call_program::program_of;
+use super::durable::DurableError;
 use super::request::{Durability, Route, RunReport, RunRequest};
 use super::{Counted, Runner};
 
@@ -145,21 +146,23 @@ impl Runner {
 
     /// Makes a request one that can be kept: a call in JSON becomes a program. `false` where there is no store, or the call is one
     /// that no program can make.
-    pub(super) async fn keep(&self, request: &mut RunRequest) -> bool {
+    pub(super) async fn keep(&self, request: &mut RunRequest) -> Result<bool, DurableError> {
         let program = match Attempt::direct_call(self, request) {
             Ok(call) => match program_of(&call) {
                 Some(program) => Some(program),
-                None => return false,
+                None => return Ok(false),
             },
             Err(_) => None,
         };
-        if self.durable().await.is_err() {
-            return false;
+        match self.durable().await {
+            Ok(_) => {}
+            Err(DurableError::NoStore) => return Ok(false),
+            Err(error) => return Err(error),
         }
         if let Some(program) = program {
             request.text = program;
         }
-        true
+        Ok(true)
     }
 
     /// Whether a run that has ended is to begin again. Backends that asked something are remembered in any case.
@@ -181,8 +184,11 @@ impl Runner {
         // The second attempt counts the same calls again.
         self.bridge.take_back_first_attempt(&watch);
         (request.cancel, request.observer, request.trace, request.watch) = (cancel, observer, None, None);
-        if !self.keep(&mut request).await {
-            return self.perform(&mut request, Counted::Yes).await;
+        let kept = self.keep(&mut request).await;
+        if !matches!(kept, Ok(true)) {
+            let mut report = self.perform(&mut request, Counted::Yes).await;
+            report.report.warnings.extend(kept.err().map(|error| cannot_ask(&error)));
+            return report;
         }
         request.durable = Durability::Durable;
         match self.durable().await {
@@ -190,4 +196,9 @@ impl Runner {
             Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
         }
     }
+}
+
+/// Says why a run cannot wait for a person.
+pub(super) fn cannot_ask(error: &DurableError) -> Warning {
+    Warning::Remark(format!("no person can be asked about its calls: {error}"))
 }

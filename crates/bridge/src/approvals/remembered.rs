@@ -45,14 +45,15 @@ pub enum Remember {
 }
 
 impl Remember {
-    /// Whether an approval can be remembered so.
+    /// Whether an approval of a call with these arguments can be remembered so.
     ///
     /// # Errors
-    /// If its condition is not valid CEL, or reads counts.
-    pub fn check(&self) -> Result<(), RememberError> {
+    /// If its condition is not valid CEL, or reads counts; without one, if none can be made of the arguments.
+    pub fn check(&self, arguments: &str) -> Result<(), RememberError> {
         match self {
             Remember::Always { when: Some(when) } => check_condition(when),
-            Remember::Run(_) | Remember::Session | Remember::Always { when: None } => Ok(()),
+            Remember::Always { when: None } => check_condition(&same_arguments(arguments)?),
+            Remember::Run(_) | Remember::Session => Ok(()),
         }
     }
 }

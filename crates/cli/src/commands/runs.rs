@@ -15,7 +15,7 @@ use toolgate_config::Checked;
 use toolgate_gateway::runtime::{cached_catalog, secret_values};
 use toolgate_journal::durable::{Decision, Journal, PendingCall};
 use toolgate_journal::redact::Redaction;
-use toolgate_journal::store::{Find, Prune, RunRow, RunStatus};
+use toolgate_journal::store::{Find, Prune, RunRow, RunStatus, StoreError};
 use toolgate_journal::unix_ms;
 use toolgate_journal::{cassette, page};
 use toolgate_run::durable::{About, CallDecision, DecisionKind, PendingView, events_of, journal_of, undecided};
@@ -228,7 +228,15 @@ pub(crate) fn pending(args: &PendingArgs) -> anyhow::Result<Exit> {
         };
         let mut waiting = Vec::new();
         for row in rows.iter().filter(|row| row.status != RunStatus::Done) {
-            let calls = undecided(&store.journal.pending(&row.run).await?);
+            let asked = match store.journal.pending(&row.run).await {
+                // One run that cannot be read does not hide the others.
+                Err(error @ StoreError::Damaged(_)) if args.run.is_none() => {
+                    note(format_args!("{}: {}", escape::line(&row.run), escape::line(&error.to_string())));
+                    continue;
+                }
+                asked => asked?,
+            };
+            let calls = undecided(&asked);
             waiting.extend(calls.into_iter().map(|call| (row.run.clone(), call)));
         }
         if args.store.json {

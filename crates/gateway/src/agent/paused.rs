@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_journal::unix_ms;
 use toolgate_mcp::server::ToolCall;
-use toolgate_wire::{CallerScope, Pattern};
+use toolgate_wire::{CallerScope, Pattern, Warning, foreign_text};
 
 use super::Shared;
 use super::approval_form::{self as form, Unanswered};
@@ -26,6 +26,8 @@ use toolgate_run::{PausedRun, RunReport};
 const MIN_DECLINE: Duration = Duration::from_millis(250);
 /// Rounds of forms after which a person is asked elsewhere.
 const MAX_ROUNDS: u8 = 8;
+/// Characters of the reason why an answer decided nothing.
+const MAX_FAULT: usize = 500;
 /// The name of the request to open the page.
 const PAGE: &str = "page";
 /// How long a request waits for what a person decides on the page. Clients give up after a minute.
@@ -36,6 +38,29 @@ pub(super) struct Continued {
     pub(super) run: RunReport,
     /// `None` where the client is not to be asked again.
     pub(super) round: Option<u8>,
+    /// Why what the client answered last decided nothing.
+    fault: Option<String>,
+}
+
+impl Continued {
+    /// A run that was begun by this request.
+    pub(super) fn begun(run: RunReport) -> Self {
+        Continued { run, round: Some(0), fault: None }
+    }
+
+    /// Forms for the client about the calls that wait, if it can show them and was not asked too often.
+    pub(super) fn asked(&self, shared: &Shared, call: &ToolCall, caller: &CallerScope) -> Option<Value> {
+        let (waits, round) = self.run.paused.as_ref().zip(self.round)?;
+        let mut asked = asked(shared, call, caller, waits, round)?;
+        if let Some(fault) = &self.fault {
+            let note = format!("Nothing is decided yet: {}", foreign_text::one_line(fault, MAX_FAULT));
+            for request in asked["inputRequests"].as_object_mut().into_iter().flatten().map(|(_, request)| request) {
+                let message = request["params"]["message"].as_str().unwrap_or_default();
+                request["params"]["message"] = json!(format!("{note}\n{message}"));
+            }
+        }
+        Some(asked)
+    }
 }
 
 /// The handle that a client sends with its answers, if it sends one.
@@ -65,7 +90,7 @@ pub(super) async fn go_on(
         let waits = || RunReport::waiting(PausedRun { run_id: run, pending: view.pending });
         // A decision that was not made in time is made later: the client is not sent there again.
         let round = ended.as_ref().map(|_| round);
-        return Ok(Continued { run: ended.unwrap_or_else(waits), round });
+        return Ok(Continued { run: ended.unwrap_or_else(waits), round, fault: None });
     }
     let pending = decidable(&view.pending, caller);
     let shown = form::showable(&pending);
@@ -89,20 +114,22 @@ pub(super) async fn go_on(
     }
     if decisions.is_empty() && !view.pending.is_empty() {
         let paused = PausedRun { run_id: run, pending: view.pending };
-        return Ok(Continued { run: RunReport::waiting(paused), round });
+        return Ok(Continued { run: RunReport::waiting(paused), round, fault: None });
     }
-    let run = runs.decide_and_wait(&run, &caller.name, decisions, &call.withdrawn).await.map_err(refusal)?;
-    Ok(Continued { run, round })
+    match runs.decide_and_wait(&run, &caller.name, decisions, &call.withdrawn).await {
+        Ok(run) => Ok(Continued { run, round, fault: None }),
+        // Nothing was decided, such as because edited arguments do not fit: the run waits as before.
+        Err(DurableError::BadDecision { message, .. }) => {
+            let pending = runs.view(&run, Some(&caller.name)).await.map_err(refusal)?.pending;
+            let mut waits = RunReport::waiting(PausedRun { run_id: run, pending });
+            waits.report.warnings.push(Warning::Remark(format!("an answer decided nothing: {message}")));
+            Ok(Continued { run: waits, round, fault: Some(message) })
+        }
+        Err(error) => Err(refusal(error)),
+    }
 }
 
-/// Forms for the client about the calls that wait, if it can show them and was not asked too often.
-pub(super) fn asked(
-    shared: &Shared,
-    call: &ToolCall,
-    caller: &CallerScope,
-    paused: &PausedRun,
-    round: u8,
-) -> Option<Value> {
+fn asked(shared: &Shared, call: &ToolCall, caller: &CallerScope, paused: &PausedRun, round: u8) -> Option<Value> {
     let elicitation = call.interactive_client.as_ref()?.capabilities().get("elicitation")?.as_object()?;
     let shows_forms = elicitation.is_empty() || elicitation.contains_key("form");
     let pending = decidable(&paused.pending, caller);

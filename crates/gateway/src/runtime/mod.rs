@@ -343,10 +343,12 @@ impl Gateway {
         }
     }
 
-    /// Waits until every backend that `asked_for` names is up or has failed, at most for `within`.
+    /// Waits until every backend that `asked_for` names is up or has failed, at most for `within`. Starts one again whose last start
+    /// failed some seconds ago, as a call of it does.
     async fn up(&self, within: Duration, asked_for: impl Fn(&str) -> bool) {
         let waiting: Vec<Backend> = self.backends().into_iter().filter(|backend| asked_for(backend.name())).collect();
         let all = async {
+            waiting.iter().for_each(Backend::retry_failed_start);
             for backend in &waiting {
                 // Why one is not up is in its state.
                 let _ = backend.ready(within).await;

@@ -440,6 +440,10 @@ pub(crate) fn a_dry_run_sends_nothing() {
         let report = serde_json::to_value(world.runner.run(request).await).unwrap();
         let sentence = "the program depends on what is not there before its writes are sent: the value /id of line 1";
         assert_eq!((&report["code"], &report["error"]), (&json!("ABORTED"), &json!(sentence)));
+        assert_eq!(report["safe_to_retry"], true, "{report}");
+        let called: Vec<&str> =
+            report["calls"].as_array().unwrap().iter().map(|call| call["name"].as_str().unwrap()).collect();
+        assert_eq!(called, ["tracker.create", "tracker.close"], "{report}");
         assert!(world.tracker.sent().is_empty());
     });
 }

@@ -66,6 +66,49 @@ async fn a_client_with_forms_is_asked_call_by_call() {
     world.gateway.shut_down().await;
 }
 
+/// The run waits as before, and the form says why.
+#[tokio::test]
+async fn an_edit_that_does_not_fit_is_asked_about_again() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let schema = folder.path().join("schema.json");
+    std::fs::write(&schema, r#"{"type":"object","properties":{"n":{"type":"number"}}}"#).unwrap();
+    let servers = json!({ "f": fixture(&["--schema", schema.to_str().unwrap()]) });
+    let policy = json!([{ "tool": "f.echo", "do": "ask", "reason": "echoes are checked" }]);
+    let world = World::at(folder, servers, json!({ "policy": policy }));
+    let code = "return [(await f.echo({ n: 1 })).n]";
+    let asked = world.agent.call(modern(code, forms(), json!({}))).await.unwrap();
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    for edited in [r#"{"n":"bad"}"#, r#"{"n":50000,"n":5}"#] {
+        let content = json!({ "decision": "approve", "arguments": edited });
+        let responses = json!({ key.as_str(): { "action": "accept", "content": content } });
+        let answers = json!({ "requestState": asked["requestState"], "inputResponses": responses });
+        let again = world.agent.call(modern(code, forms(), answers)).await.unwrap();
+        assert_eq!(again["resultType"], "input_required", "{again}");
+        let message = again["inputRequests"][&key]["params"]["message"].as_str().unwrap();
+        assert!(message.starts_with("Nothing is decided yet: the arguments"), "{message}");
+        assert!(message.contains("arguments: {\"n\":1}"), "{message}");
+    }
+    let answers = json!({ "requestState": asked["requestState"], "inputResponses": approve_all(&asked) });
+    let done = world.agent.call(modern(code, forms(), answers)).await.unwrap();
+    assert_eq!(value(&done), json!([1]));
+    world.gateway.shut_down().await;
+}
+
+/// A person cannot be asked, and the reason is not that the program could have been run otherwise.
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_is_named_where_a_call_is_asked_about() {
+    let folder = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let store = folder.path().join("store");
+    std::fs::write(&store, "no database, and longer than the header of one".repeat(10)).unwrap();
+    let policy = json!([{ "tool": "f.echo", "do": "ask" }]);
+    let settings = json!({ "policy": policy, "runs": { "store": store } });
+    let world = World::at(folder, json!({ "f": fixture(&[]) }), settings);
+    let failed = world.call("call_tool_chain", json!({ "code": TWO })).await;
+    let warnings = failed["_meta"]["toolgate/report"]["warnings"].to_string();
+    assert!(warnings.contains("no person can be asked about its calls: durable runs cannot be kept"), "{failed}");
+    world.gateway.shut_down().await;
+}
+
 #[tokio::test]
 async fn calls_that_wait_together_are_asked_about_together() {
     let world = asking().await;

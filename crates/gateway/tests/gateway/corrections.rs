@@ -124,6 +124,63 @@ async fn what_a_durable_correction_of_a_volatile_run_did_is_not_done_again() {
     world.gateway.shut_down().await;
 }
 
+/// A program that is written anew names the same arguments in another order.
+#[tokio::test]
+async fn the_order_of_arguments_does_not_make_a_call_new() {
+    let world = world().await;
+    for durable in [false, true] {
+        let file = world.folder.path().join(format!("effects of {durable}"));
+        let broken = appending(&file, &["one"], "throw new Error('broken')");
+        let failed = run_id(&world.call("call_tool_chain", json!({ "code": broken, "durable": durable })).await);
+        let path = json!(file.to_str().unwrap());
+        let reordered = format!("await f.append({{ line: 'one', file: {path} }}); return 'all'");
+        assert_eq!(first_text(&fix(&world, &failed, &reordered).await), "all");
+        assert_eq!(lines(&file), ["one"], "once");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// What was done is not in the report of a correction that did not come to it. A program that is begun anew would do it again.
+#[tokio::test]
+async fn a_correction_that_fails_before_it_calls_what_was_done_is_not_safe_to_retry() {
+    let world = world().await;
+    for durable in [false, true] {
+        let file = world.folder.path().join(format!("effects of {durable}"));
+        let broken = appending(&file, &["one"], "throw new Error('broken')");
+        let mut last = run_id(&world.call("call_tool_chain", json!({ "code": broken, "durable": durable })).await);
+        let other = appending(&file, &["other"], "return 1");
+        for code in ["throw new Error('early')", "return (", other.as_str()] {
+            let failed = fix(&world, &last, code).await;
+            let text = first_text(&failed);
+            assert!(text.contains("safe to retry: no"), "{durable}, {code}: {text}");
+            assert!(text.contains("fix_run({ run_id: "), "{durable}, {code}: {text}");
+            assert_eq!(failed["_meta"]["toolgate/report"]["safe_to_retry"], false, "{failed}");
+            last = run_id(&failed);
+        }
+        let corrected = appending(&file, &["one", "two"], "return 'all'");
+        assert_eq!(first_text(&fix(&world, &last, &corrected).await), "all");
+        assert_eq!(lines(&file), ["one", "two"], "each once");
+    }
+    world.gateway.shut_down().await;
+}
+
+/// What a correction did not do itself is not done by its fork either.
+#[tokio::test]
+async fn a_fork_of_a_correction_tells_of_what_it_would_do_again_alone() {
+    let world = world().await;
+    let file = world.folder.path().join("effects");
+    let broken = appending(&file, &["one"], "throw new Error('broken')");
+    let failed = run_id(&world.call("call_tool_chain", json!({ "code": broken, "durable": true })).await);
+    let corrected = appending(&file, &["one", "two"], "return 'all'");
+    let fixed = run_id(&fix(&world, &failed, &corrected).await);
+    let runs = world.gateway.runner().durable().await.unwrap();
+    let forked = runs.fork(&fixed, None, 0).await.unwrap();
+    assert_eq!(forked.left_out, 1, "two is made again");
+    assert!(runs.end_of_fork(forked).await.report.failure().is_none());
+    assert_eq!(lines(&file), ["one", "two", "two"]);
+    world.gateway.shut_down().await;
+}
+
 /// Corrections of a durable run, over a store that counts the records that are read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chain_of_corrections_is_read_once() {

@@ -64,7 +64,10 @@ fn tools(send: &[&str]) -> Value {
         let properties: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), text.clone())).collect();
         json!({ "type": "object", "properties": properties })
     };
+    let mut order = schema(&["to", "idempotency_key"]);
+    order["required"] = json!(["to", "idempotency_key"]);
     json!([
+        { "name": "order", "inputSchema": order, "reply": "done" },
         { "name": "find", "inputSchema": schema(&["to"]), "annotations": { "readOnlyHint": true }, "reply": "done" },
         { "name": "set", "inputSchema": schema(&["to"]), "annotations": { "idempotentHint": true }, "reply": "done" },
         { "name": "charge", "inputSchema": schema(&["to", "idempotency_key", "request_id"]), "reply": "done" },
@@ -171,6 +174,27 @@ fn open_calls_that_are_idempotent_are_made_again_with_the_same_key() {
         };
         assert!(has_key, "{code}: {calls:?}");
     }
+}
+
+/// The schema requires a key, and the run has one for each call: what the program leaves out is no mistake.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_required_key_that_a_program_leaves_out_is_filled_in() {
+    let world = World::default();
+    let runs = world.gateway(1, Answers::Yes, Policy::default());
+    let run = async |code: &str| {
+        let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+        report(&ended(&runs, &run).await)
+    };
+    for code in
+        ["return await bank.order({ to: 'ann' })", "const to = { to: 'ann' }; return await bank.order({ ...to })"]
+    {
+        let report = run(code).await;
+        assert_eq!(report["value"], "done", "{code}: {report}");
+    }
+    let calls = world.called();
+    assert!(calls.len() == 2 && calls.iter().all(|call| call[1]["idempotency_key"].is_string()), "{calls:?}");
+    let report = run("return await bank.order({})").await;
+    assert!(report["error"].as_str().is_some_and(|it| it.contains("`to` is required")), "{report}");
 }
 
 /// That a schema has a place for a key says nothing about a call that was sent without one.

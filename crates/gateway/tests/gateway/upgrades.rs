@@ -22,6 +22,7 @@ use toolgate_wire::{Access, CallId, CallerScope, Profile};
 
 use crate::counting_store::CountingStore;
 use crate::run_views::{report, settled};
+use crate::support::{World, fixture};
 
 /// Pays, waits for a person, pays again, and calls a tool that may be gone by then.
 const PROGRAM: &str = "const first = await bank.pay({ amount: 1 }); const wired = await bank.wire({ to: 'ann' }); \
@@ -145,6 +146,35 @@ async fn a_changed_schema_of_a_tool_that_was_called_is_asked_about() {
             }
         }
     }
+}
+
+/// The second gateway knows the tools of its server from the cache, which has them as they were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_that_changed_while_no_gateway_ran_is_asked_about() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let schema = folder.path().join("schema.json");
+    let servers = json!({ "f": fixture(&["--schema", schema.to_str().unwrap()]) });
+    let settings = json!({ "policy": [{ "tool": "f.say", "do": "ask" }] });
+    let before = World::at(folder.clone(), servers.clone(), settings.clone());
+    let runs = before.gateway.runner().durable().await.unwrap();
+    let code =
+        "const a = await f.echo({ n: 1 }); await f.say({ texts: ['x'] }); return (await f.echo({ n: 2 })).n + a.n";
+    let run = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    let view = settled(&runs, &run).await;
+    assert_eq!((view.pending.len(), view.pending[0].tool.as_str()), (1, "say"), "{view:?}");
+    before.gateway.shut_down().await;
+
+    let changed = json!({ "type": "object", "properties": { "n": { "type": "number" }, "of": { "type": "string" } } });
+    std::fs::write(&schema, changed.to_string()).unwrap();
+    let after = World::at(folder, servers, settings);
+    let runs = after.gateway.runner().durable().await.unwrap();
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    let view = settled(&runs, &run).await;
+    assert_eq!(view.summary.status, RunStatus::Paused, "{view:?}");
+    assert!(view.pending[0].reason.contains("schema of f.echo has changed"), "{view:?}");
+    decide(&runs, &run, &view, DecisionKind::Approve).await;
+    assert_eq!(report(&settled(&runs, &run).await)["value"], 3);
+    after.gateway.shut_down().await;
 }
 
 /// What a volatile run did is in the memory of its process: a correction that waits for a person has it in its own record.
@@ -416,4 +446,27 @@ async fn newer_runs_of_others_hide_nothing_that_waits() {
         }
     }
     assert_eq!(seen.len(), OTHERS);
+}
+
+/// Such as one that was sealed with another key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_cannot_be_read_hides_no_other_that_waits() {
+    let store = Arc::new(MemoryStore::default());
+    let runs = gateway(&store, &tools(), 1);
+    let code = "return await bank.wire({ to: 'ann' })";
+    let own = runs.begin(RunRequest::new(Profile::Chain, code), None, None).await.unwrap().run;
+    settled(&runs, &own).await;
+    let sealer = Sealer::new([8; 32]).unwrap();
+    let elsewhere = Journal::new(store.clone(), sealer, "elsewhere".to_owned(), Duration::from_secs(2));
+    let facts = RunFacts {
+        run: "sealed".to_owned(),
+        profile: Profile::Chain,
+        code: code.to_owned(),
+        caller: String::new(),
+        request: None,
+    };
+    let Ok(Began::New(run)) = elsewhere.begin(facts, None).await else { panic!("it is new") };
+    run.pause(&[(CallId(1), "{}".to_owned())], None).await.unwrap();
+    let found = runs.waiting_for(None, None, 50).await.unwrap();
+    assert_eq!(found.runs.iter().map(|it| &it.summary.run).collect::<Vec<_>>(), [&own]);
 }

@@ -186,6 +186,21 @@ fn argument_for(schema: &Value, form: KeyForm, has: impl Fn(&str) -> bool) -> Op
     named.into_iter().find(|name| takes_key(name))
 }
 
+/// The argument in which a call with these arguments gets its key.
+pub(crate) fn filled_argument<'a>(schema: &'a Value, keys: &CallKeys, has: impl Fn(&str) -> bool) -> Option<&'a str> {
+    argument_for(schema, keys.form, has)
+}
+
+/// Arguments with the key that a call gets, where it gets one: one of the right form.
+pub(crate) fn with_sample_key(schema: &Value, keys: &CallKeys, arguments: &Value) -> Option<Value> {
+    let given = arguments.as_object()?;
+    let name = argument_for(schema, keys.form, |name| given.contains_key(name))?;
+    let key = keys.form.written(&keys.digits(CallId(0)), schema["properties"].get(name))?;
+    let mut filled = given.clone();
+    filled.insert(name.to_owned(), key.into());
+    Some(Value::Object(filled))
+}
+
 /// The JSON text of an object with one more member, which is chosen by the names that are there; `None` if none is, or the
 /// text is no object. The object is not made a tree, which would take forty times its text.
 fn with_member<'a>(

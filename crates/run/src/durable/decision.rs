@@ -10,9 +10,10 @@ use toolgate_journal::durable::{Decision as Kept, PendingCall};
 use toolgate_journal::replay::clock;
 use toolgate_journal::store::{RunStatus, StoreError};
 use toolgate_mcp::bounded_tree;
-use toolgate_wire::{CallId, CallerScope, Pattern, Profile, Target};
+use toolgate_wire::{CallId, CallerScope, Pattern, Profile, Target, foreign_text};
 
 use super::super::Runner;
+use super::repeated_member::repeated_member;
 use super::view::{About, PendingView, question_of, undecided};
 use super::{DurableError, DurableRuns, Inner};
 use toolgate_bridge::approvals::{AskedCall, Remember, RememberError, RememberedRule};
@@ -21,6 +22,8 @@ use toolgate_bridge::marks::has_marks;
 
 /// The memory that the values of edited arguments may take.
 const MAX_EDITED_TREE: usize = 32 << 20;
+/// Characters of the name of an edited argument.
+const MAX_NAME: usize = 100;
 /// Problems of edited arguments that are told.
 const MAX_PROBLEMS: usize = 5;
 
@@ -374,6 +377,9 @@ impl PendingView {
             _ => return Ok(()),
         };
         let tree = bounded_tree(arguments.get(), MAX_EDITED_TREE).map_err(|error| error.to_string())?;
+        if let Some(name) = repeated_member(arguments.get()) {
+            return Err(format!("the arguments have the member {} twice", foreign_text::one_line(&name, MAX_NAME)));
+        }
         let Some(backend) = &self.backend else {
             return if tree.is_array() { Ok(()) } else { Err("the arguments of a function are a list".to_owned()) };
         };
@@ -392,15 +398,26 @@ impl PendingView {
         }
     }
 
+    /// Whether what a decision says about later calls can hold for them.
+    fn check_remember(&self, decision: &CallDecision) -> Result<(), String> {
+        let Some(remember) = decision.remember.as_ref().map(|wanted| remember_of(wanted, "")).transpose()?.flatten()
+        else {
+            return Ok(());
+        };
+        if !self.about.is_rule() || !matches!(decision.decision, DecisionKind::Approve | DecisionKind::Edit) {
+            return Err("remember: only the approval of a call that was not sent is remembered".to_owned());
+        }
+        let arguments = decision.arguments.as_ref().map_or(self.arguments.0.get(), |edited| edited.get());
+        remember.check(arguments).map_err(|error| format!("remember: {error}"))
+    }
+
     /// Whether this question can be decided so.
     ///
     /// # Errors
     /// What is wrong, in words.
     pub fn takes(&self, decision: &CallDecision) -> Result<(), String> {
         use DecisionKind::{Answer, Approve, Deny, Edit, Stop};
-        if let Some(remember) = &decision.remember {
-            check_remember(remember)?;
-        }
+        self.check_remember(decision)?;
         match (&self.about, decision.decision) {
             (About::UnknownEffect { .. }, Edit) => {
                 return Err("a call that was sent cannot be edited: approve sends it again as it was".to_owned());
@@ -442,11 +459,6 @@ fn remember_of(wanted: &Value, run: &str) -> Result<Option<Remember>, String> {
         (_, Some(when)) => Ok(Some(Remember::Always { when: Some(when.to_owned()) })),
         _ => Err("remember is once, run, session, always or {\"always\": CONDITION}".to_owned()),
     }
-}
-
-fn check_remember(wanted: &Value) -> Result<(), String> {
-    let remember = remember_of(wanted, "")?;
-    remember.map_or(Ok(()), |remember| remember.check()).map_err(|error| format!("remember: {error}"))
 }
 
 /// The rule's approvers may decide; without any, the caller of the run. A process with access to the store may decide everything.
@@ -520,6 +532,40 @@ mod tests {
         ] {
             assert!(check(wrong).is_err_and(|message| message.starts_with("remember")), "{wrong}");
         }
+    }
+
+    /// A person who is told that an approval is remembered is not asked again.
+    #[test]
+    fn what_cannot_be_remembered_is_refused() {
+        let check = |arguments: String, kind: DecisionKind, remember: &str| {
+            let arguments = Box::new(RawJson(RawValue::from_string(arguments).unwrap()));
+            let remember = Some(Value::from(remember));
+            PendingView { arguments, ..question(&[]) }.takes(&CallDecision { remember, ..decision(kind, 0) })
+        };
+        let (long, large) =
+            (format!(r#"{{"note":"{}"}}"#, "x".repeat(20_000)), r#"{"n":18446744073709551615}"#.to_owned());
+        for arguments in [long, large] {
+            assert!(check(arguments.clone(), DecisionKind::Approve, "always").is_err(), "{arguments}");
+            assert_eq!(check(arguments, DecisionKind::Approve, "run"), Ok(()), "any arguments");
+        }
+        for kind in [DecisionKind::Deny, DecisionKind::Stop] {
+            assert!(check("{}".to_owned(), kind, "always").is_err(), "{kind:?}");
+            assert_eq!(check("{}".to_owned(), kind, "once"), Ok(()));
+        }
+    }
+
+    /// The text that is shown as sent has each member once, as the server reads it.
+    #[test]
+    fn edited_arguments_have_each_member_once() {
+        let check = |arguments: &str| {
+            let arguments = Some(RawValue::from_string(arguments.to_owned()).unwrap());
+            let edit = CallDecision { arguments, ..decision(DecisionKind::Edit, 0) };
+            question(&[]).check_edit(&edit, &Catalog::new(Vec::new()))
+        };
+        assert_eq!(check(r#"{"amount":5,"to":{"amount":5}}"#), Ok(()));
+        let twice = Err("the arguments have the member amount twice".to_owned());
+        assert_eq!(check(r#"{"amount":50000,"amount":5}"#), twice);
+        assert_eq!(check(r#"{"list":[{"amount":50000,"\u0061mount":5}]}"#), twice);
     }
 
     #[test]

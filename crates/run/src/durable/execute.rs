@@ -199,7 +199,7 @@ impl Inner {
         let is_partial = request.recorded.as_ref().is_some_and(|it| lacks_effects(&report.report, &it.replay));
         report.report.has_unrecorded_calls |= is_partial;
         report.report.elapsed = (report.report.elapsed + ran).saturating_sub(gate.waited());
-        report.report.warnings.extend(request.kept.as_ref().and_then(|kept| kept.warning()));
+        request.kept.iter().for_each(|kept| kept.mark(&mut report));
         // A worker may also die before it has read the program, or while it repeats a record that ends with a failure.
         let has_failed = has_failed || (is_unknown && names_unknown(&report));
         let is_cut_off = report.route == Route::Script && !gate.has_ended() && is_runtime(&report) && !has_failed;

@@ -3,6 +3,8 @@
 //! The new run has the program, the caller and the limits of the recorded one. Calls that it keeps are not made again; whatever
 //! its program calls after them is made, with idempotency keys of the new run, also where the recorded run had made it.
 
+use std::collections::{HashMap, HashSet};
+
 use toolgate_journal::entry::Event;
 use toolgate_journal::fork::{Fork, fork};
 use toolgate_journal::recording::Record;
@@ -10,8 +12,9 @@ use toolgate_wire::CallerScope;
 
 use super::callers::GrantedScope;
 use super::ends::NextEnd;
+use super::kept_effects::{Called, called};
 use super::stored::StoredRequest;
-use super::{DurableError, DurableRuns, RunReport};
+use super::{DurableError, DurableRuns, Inner, RunReport};
 use crate::execution_id;
 
 /// A run that was forked, and goes on.
@@ -44,6 +47,7 @@ impl DurableRuns {
         let id = execution_id();
         let (recorded, _permit) = inner.read(&row).await?;
         let Fork { mut record, left_out } = fork(&recorded, &id, answered)?;
+        let left_out = inner.made_again(&recorded, &record, &left_out).await;
         as_asked_by(&mut record, caller);
         let end = inner.ends.next_of(&id);
         let taken = inner.journal.begin_from(record).await?;
@@ -60,6 +64,37 @@ impl DurableRuns {
     /// Waits until a forked run has ended or is paused. The run goes on when the future is dropped.
     pub async fn end_of_fork(&self, forked: ForkedRun) -> RunReport {
         self.end_of(&forked.run, forked.end).await
+    }
+}
+
+impl Inner {
+    /// How many of the calls that a fork does not keep it would make again: a fork of a correction gets the answers of the runs before
+    /// it as the correction did.
+    async fn made_again(&self, recorded: &Record, fork: &Record, left_out: &[u32]) -> usize {
+        let stored = fork.header().and_then(|header| fork.blobs.text(header.request.as_ref()?).ok());
+        let stored = stored.and_then(|text| serde_json::from_str::<StoredRequest>(text).ok());
+        let Some((mut stored, fixed)) = stored.and_then(|it| it.fixes.clone().map(|fixed| (it, fixed))) else {
+            return left_out.len();
+        };
+        let kept = match stored.take_carried() {
+            Some(carried) => carried,
+            None => match self.effects_of(&fixed).await {
+                Ok(kept) => kept,
+                Err(_) => return left_out.len(),
+            },
+        };
+        kept.without(fork, &self.runner.bridge);
+        let left_out: HashSet<u32> = left_out.iter().copied().collect();
+        let mut made: HashMap<Called, usize> = HashMap::new();
+        for entry in &recorded.entries {
+            if let Event::Call(call) = &entry.event
+                && left_out.contains(&call.id)
+            {
+                let args = recorded.blobs.text(&call.args).unwrap_or_default();
+                *made.entry(called(&self.runner.bridge, &(&call.target).into(), args)).or_default() += 1;
+            }
+        }
+        made.iter().map(|(called, count)| count.saturating_sub(kept.answers(called))).sum()
     }
 }
 

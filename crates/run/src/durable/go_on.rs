@@ -2,7 +2,7 @@
 //!
 //! What a run may do again is decided here; how it is executed is in `execute`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use toolgate_catalog::ToolRef;
 use toolgate_engine::host::Target;
 use toolgate_engine::transcript::{Replay, StepEvent};
 use toolgate_journal::durable::{DurableRun, PendingCall, TakenOver};
+use toolgate_journal::entry::Event;
 use toolgate_journal::recording::Record;
 use toolgate_journal::replay::{self, NoReplay, SentCall};
 use toolgate_journal::store::StoreError;
@@ -21,6 +22,7 @@ use super::super::{Counted, Readiness};
 use super::call_keys::{KeyForm, has_key};
 use super::decision::{CallDecision, DecisionKind};
 use super::execute::Next;
+use super::kept_effects::{Called, called};
 use super::schemas::hash_of;
 use super::staged::Reviewed;
 use super::stored::StoredRequest;
@@ -28,8 +30,8 @@ use super::unsettled::{Settled, calls_of, own_names, schema_then};
 use super::view::question_of;
 use super::{DurableError, Inner};
 
-/// How long a run that is taken over waits for the backends that its program names: what is known of their tools decides
-/// which calls may be made again.
+/// How long a run that is taken over waits for the backends that its program names, and then for those that it has called: what is
+/// known of their tools decides which calls may be made again.
 const BACKEND_WAIT: Duration = Duration::from_secs(30);
 
 impl Inner {
@@ -71,7 +73,7 @@ impl Inner {
             };
             match kept {
                 Ok(kept) => {
-                    kept.without(&record);
+                    kept.without(&record, &self.runner.bridge);
                     request.kept = Some(Arc::new(kept));
                 }
                 Err(error) if may_pass(&error) => {
@@ -102,7 +104,7 @@ impl Inner {
         let resumed = if row.is_some_and(|row| row.abort) {
             failed(Code::Aborted, "the run was aborted".to_owned())
         } else {
-            self.backends_known(&request).await;
+            self.backends_known(&record, &request).await;
             let asked = match self.journal.pending(run.id()).await {
                 Ok(asked) => asked,
                 // Its lease ends, and it is taken over again.
@@ -185,7 +187,7 @@ impl Inner {
             Some((request, stored)) => (request, stored.webhook),
             None => (RunRequest::new(profile, ""), None),
         };
-        let caller = request.caller.clone();
+        let (caller, kept) = (request.caller.clone(), request.kept.clone());
         let mut report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
                 let replay = Arc::new(replayable.replay);
@@ -204,13 +206,33 @@ impl Inner {
         };
         // What was called beyond the end of the record is not known.
         report.report.has_unrecorded_calls |= replay::is_truncated(record);
+        kept.iter().for_each(|kept| kept.mark(&mut report));
         self.finish(&run, &caller, webhook.as_deref(), report).await;
     }
 
-    /// Waits until the tools of the backends that the program names are known.
-    async fn backends_known(&self, request: &RunRequest) {
+    /// Waits until the tools of the backends that the program names are known, and until those that the run has called are up:
+    /// the cache may have tools as they were before an upgrade, and a schema, an annotation and a place for a key of today decide
+    /// what is asked and what is sent again. One that does not come up in time is taken as the cache has it.
+    async fn backends_known(&self, record: &Record, request: &RunRequest) {
         let RunRequest { text, caller, .. } = request;
-        self.runner.environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
+        let environment = &self.runner.environment;
+        environment.wait_for_named(text, caller, Readiness::Known, BACKEND_WAIT).await;
+        let called = self.called_names(record);
+        environment.wait_for_named(&called, caller, Readiness::Ready, BACKEND_WAIT).await;
+    }
+
+    /// The backends and the functions that a record has calls of, one a line.
+    fn called_names(&self, record: &Record) -> String {
+        let called = record.entries.iter().filter_map(|entry| match &entry.event {
+            Event::Call(call) => Some(Target::from(&call.target)),
+            _ => None,
+        });
+        let called: HashSet<Target> = called.collect();
+        let names = called.iter().map(|target| match own_names(&self.runner.bridge, target) {
+            Target::Tool { backend, .. } => backend,
+            Target::Function(name) => name,
+        });
+        names.collect::<BTreeSet<String>>().into_iter().collect::<Vec<_>>().join("\n")
     }
 
     /// Says of calls that were sent whether they may be made again.
@@ -223,11 +245,13 @@ impl Inner {
     ) -> impl FnMut(SentCall<'_>) -> bool + 'a {
         let calls = calls_of(record);
         // Answers of an earlier run, each for one call.
-        let mut answered: HashMap<(Target, String), usize> = HashMap::new();
+        let mut answered: HashMap<Called, usize> = HashMap::new();
         move |call| {
             if let Some(kept) = &request.kept {
-                let used = answered.entry((call.target.clone(), call.args.to_owned())).or_default();
-                if *used < kept.answers(call.target, call.args) {
+                let called = called(&self.runner.bridge, call.target, call.args);
+                let most = kept.answers(&called);
+                let used = answered.entry(called).or_default();
+                if *used < most {
                     *used += 1;
                     return true;
                 }

@@ -1,6 +1,7 @@
 //! A corrected program that keeps what an earlier run has done: `fix_run`.
 //!
-//! A call that the earlier run made, with the same arguments, gets the answer that it got then, and nothing is sent. As
+//! A call that the earlier run made, with the same arguments, gets the answer that it got then, and nothing is sent. The order of
+//! members does not count, nor does the spelling of a name that the catalog knows. As
 //! long as effects of the earlier run have not been called again, nothing new that may have an effect is sent: a program that
 //! no longer matches is told so first. A call whose effect is unknown is not repeated.
 //!
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 use toolgate_engine::host::Target;
 use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
@@ -22,9 +24,13 @@ use toolgate_journal::store::StoreError;
 use toolgate_wire::foreign_text::clipped;
 use toolgate_wire::{CallErrorCode, CallState, Warning};
 
+use super::schemas::data;
 use super::stored::StoredRequest;
+use super::unsettled::own_names;
 use super::{DurableError, Inner};
 use crate::failed_runs::{CorrectionTurn, NotedCall};
+use crate::request::RunReport;
+use toolgate_bridge::Bridge;
 
 /// How long a new effect waits for the program to call what was done before.
 const KEPT_CALLS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,8 +41,18 @@ const MAX_CARRIED_BYTES: usize = 1 << 20;
 /// Effects that a message names.
 const MAX_NAMED: usize = 5;
 
-/// What a call invoked, and with which arguments (JSON text).
-type Called = (Target, String);
+/// What a call invoked, by the names that its backend itself uses, and with which arguments (JSON text, members in the order of
+/// their names).
+pub(super) type Called = (Target, String);
+
+pub(super) fn called(bridge: &Bridge, target: &Target, args: &str) -> Called {
+    (own_names(bridge, target), in_order(args))
+}
+
+/// JSON text with the members of its objects in the order of their names.
+fn in_order(text: &str) -> String {
+    serde_json::from_str::<Value>(text).map_or_else(|_| text.to_owned(), |value| data(&value).to_string())
+}
 
 /// The effects of an earlier run.
 pub struct KeptEffects {
@@ -81,15 +97,15 @@ impl KeptState {
 
 impl KeptEffects {
     /// What is known of the calls of a record.
-    fn of(run: &str, record: &Record) -> Self {
+    fn of(run: &str, record: &Record, bridge: &Bridge) -> Self {
         let mut made: HashMap<u32, (Called, bool)> = HashMap::new();
         let mut sent: Vec<u32> = Vec::new();
         let mut state = KeptState::default();
         for entry in &record.entries {
             match &entry.event {
                 Event::Call(call) => {
-                    let args = record.blobs.text(&call.args).unwrap_or_default().to_owned();
-                    made.insert(call.id, (((&call.target).into(), args), call.read_only));
+                    let args = record.blobs.text(&call.args).unwrap_or_default();
+                    made.insert(call.id, (called(bridge, &(&call.target).into(), args), call.read_only));
                 }
                 Event::Intent { id, .. } => sent.push(*id),
                 Event::Asked { id, .. } => sent.retain(|known| known != id),
@@ -116,11 +132,11 @@ impl KeptEffects {
         KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), in_memory: None }
     }
 
-    /// What is known of the calls of a run that has no record.
+    /// What is known of the calls of a run that has no record. They have the names that backends themselves use.
     pub(crate) fn noted(run: &str, calls: &[NotedCall]) -> Self {
         let mut state = KeptState::default();
         for NotedCall { target, args, is_read, answer } in calls {
-            let called = (target.clone(), args.clone());
+            let called = (target.clone(), in_order(args));
             match (answer, is_read) {
                 (Some(answer), true) => state.reads.entry(called).or_default().push_back(answer.clone()),
                 (Some(answer), false) => {
@@ -185,9 +201,9 @@ impl KeptEffects {
     }
 
     /// The effects after a run that corrected this one: its own, and those of this one that it has not called again.
-    fn corrected_by(&self, run: &str, record: &Record) -> Self {
-        self.without(record);
-        let (mut kept, before) = (KeptEffects::of(run, record), std::mem::take(&mut *self.state.lock()));
+    fn corrected_by(&self, run: &str, record: &Record, bridge: &Bridge) -> Self {
+        self.without(record, bridge);
+        let (mut kept, before) = (KeptEffects::of(run, record, bridge), std::mem::take(&mut *self.state.lock()));
         let state = kept.state.get_mut();
         // A call that was being answered from what is kept when the record ended was never sent.
         let mut answerable: HashMap<&Called, usize> =
@@ -219,13 +235,13 @@ impl KeptEffects {
 
     /// Takes out what a run that goes on from its own record has called already. A call without an answer is not: it is made
     /// again, and finds its answer here.
-    pub(super) fn without(&self, record: &Record) {
+    pub(super) fn without(&self, record: &Record, bridge: &Bridge) {
         let answered: HashSet<u32> = record.entries.iter().filter_map(|entry| answered_by(&entry.event)).collect();
         for entry in &record.entries {
             match &entry.event {
                 Event::Call(call) if answered.contains(&call.id) => {
-                    let args = record.blobs.text(&call.args).unwrap_or_default().to_owned();
-                    let _ = self.take(&((&call.target).into(), args), call.read_only);
+                    let args = record.blobs.text(&call.args).unwrap_or_default();
+                    let _ = self.take(&called(bridge, &(&call.target).into(), args), call.read_only);
                 }
                 _ => {}
             }
@@ -233,8 +249,8 @@ impl KeptEffects {
     }
 
     /// How many calls like this one would be answered without being sent.
-    pub(super) fn answers(&self, target: &Target, args: &str) -> usize {
-        self.state.lock().effects.get(&(target.clone(), args.to_owned())).map_or(0, VecDeque::len)
+    pub(super) fn answers(&self, called: &Called) -> usize {
+        self.state.lock().effects.get(called).map_or(0, VecDeque::len)
     }
 
     /// The answer of the earlier run to this call.
@@ -282,11 +298,22 @@ impl KeptEffects {
         Some(HostError::not_sent(CallErrorCode::NotKept, message))
     }
 
-    /// Says what the earlier run has done and this one has not called, if there is anything.
-    pub(crate) fn warning(&self) -> Option<Warning> {
+    /// Says in the report of a correction what the earlier run has done and this one has not called, if there is anything: the
+    /// program may do it again when it is run without that.
+    pub(crate) fn mark(&self, report: &mut RunReport) {
+        report.kept_left = self.state.lock().left;
+        report.report.has_unrecorded_calls |= self.has_left();
         let left_over = self.left_over().join(", ");
-        (!left_over.is_empty())
-            .then(|| Warning::Remark(format!("done by the run {} and not called by this one: {left_over}", self.run)))
+        if !left_over.is_empty() {
+            let remark = format!("done by the run {} and not called by this one: {left_over}", self.run);
+            report.report.warnings.push(Warning::Remark(remark));
+        }
+    }
+
+    /// Whether the earlier run did something, or may have, that has not been called again.
+    pub(crate) fn has_left(&self) -> bool {
+        let state = self.state.lock();
+        state.left > 0 || !state.unknown.is_empty()
     }
 
     /// What the earlier run has done and this one has not called.
@@ -345,9 +372,10 @@ impl Inner {
         if toolgate_journal::replay::is_truncated(&record) {
             return Err(DurableError::Truncated { run: wanted, earlier });
         }
+        let bridge = &self.runner.bridge;
         Ok(match kept {
-            None => KeptEffects::of(run, &record),
-            Some(before) => before.corrected_by(run, &record),
+            None => KeptEffects::of(run, &record, bridge),
+            Some(before) => before.corrected_by(run, &record, bridge),
         })
     }
 
@@ -374,13 +402,14 @@ fn shown(target: &Target, args: &str) -> String {
 /// A host that answers from an earlier run where it can.
 pub(crate) struct KeptHost {
     kept: Arc<KeptEffects>,
+    bridge: Arc<Bridge>,
     real: Arc<dyn Host>,
 }
 
 impl KeptHost {
     /// The real host, with the effects of an earlier run.
-    pub(crate) fn new(kept: Arc<KeptEffects>, real: Arc<dyn Host>) -> Self {
-        KeptHost { kept, real }
+    pub(crate) fn new(kept: Arc<KeptEffects>, bridge: Arc<Bridge>, real: Arc<dyn Host>) -> Self {
+        KeptHost { kept, bridge, real }
     }
 }
 
@@ -391,7 +420,7 @@ impl HostLayer for KeptHost {
 
     fn make_call(&self, call: HostCall) -> HostFuture {
         let is_read = self.real.call_is_read_only(&call.target, &call.args);
-        let called = (call.target.clone(), call.args.clone());
+        let called = called(&self.bridge, &call.target, &call.args);
         if let Some(answer) = self.kept.take(&called, is_read) {
             return Box::pin(std::future::ready(Ok(answer)));
         }

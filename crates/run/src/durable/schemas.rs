@@ -64,7 +64,7 @@ fn essence(schema: &Value) -> Value {
 }
 
 /// Data, its members in the order of their names.
-fn data(value: &Value) -> Value {
+pub(super) fn data(value: &Value) -> Value {
     match value {
         Value::Object(members) => sorted(members, |_| true, |_, value| data(value)),
         Value::Array(items) => Value::Array(items.iter().map(data).collect()),

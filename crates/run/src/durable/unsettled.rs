@@ -69,7 +69,7 @@ impl Inner {
 }
 
 /// What is called, by the names that its backend itself uses: a program may write others.
-pub(super) fn own_names(bridge: &Bridge, target: &Target) -> Target {
+pub(crate) fn own_names(bridge: &Bridge, target: &Target) -> Target {
     let Target::Tool { backend, tool } = target else { return target.clone() };
     let catalog = bridge.catalog();
     let found = catalog.tool(backend, tool);

@@ -1,6 +1,6 @@
 //! The runs that wait for a decision of one caller: its own, and those of others whose rules name it as an approver.
 
-use toolgate_journal::store::{Find, RunStatus};
+use toolgate_journal::store::{Find, RunStatus, StoreError};
 
 use super::decision::may_decide;
 use super::view::{PendingView, RunSummary, undecided};
@@ -59,10 +59,15 @@ impl DurableRuns {
                 looked_at += 1;
                 next = Some((row.began, row.run.clone()));
                 let is_owner = caller.is_none_or(|caller| caller == row.caller);
-                let mut pending = undecided(&journal.pending(&row.run).await?);
+                let Some(asked) = readable(&row.run, journal.pending(&row.run).await)? else { continue };
+                let mut pending = undecided(&asked);
                 pending.retain(|question| may_decide(question, caller, is_owner));
                 if !pending.is_empty() {
-                    let code = if bytes < MAX_PROGRAM_BYTES { self.program(&row.run).await? } else { None };
+                    let code = if bytes < MAX_PROGRAM_BYTES { self.program(&row.run).await } else { Ok(None) };
+                    let code = match code {
+                        Err(DurableError::Store(error)) => readable(&row.run, Err(error))?.flatten(),
+                        code => code?,
+                    };
                     bytes += code.as_ref().map_or(0, String::len);
                     runs.push(WaitingRun { summary: row.into(), code, pending });
                 }
@@ -71,5 +76,16 @@ impl DurableRuns {
                 return Ok(WaitingRuns { runs, next: None });
             }
         }
+    }
+}
+
+/// What was read of a run; `None` where what is kept of it cannot be read, or it is gone, so that it does not hide the others.
+fn readable<T>(run: &str, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(error @ (StoreError::Damaged(_) | StoreError::NoSuchRun(_))) => {
+            tracing::warn!(run, %error, "a run that waits is not shown");
+            Ok(None)
+        }
+        read => read.map(Some),
     }
 }

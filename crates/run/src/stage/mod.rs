@@ -26,7 +26,7 @@ use toolgate_wire::{CallErrorCode, CallState, Target};
 pub use commit::{Commit, LineVerdict};
 pub(crate) use commit::{CommitApprover, CommitHost};
 pub use rehearsal::Rehearsal;
-pub(crate) use rehearsal::RehearsalHost;
+pub(crate) use rehearsal::{COMMIT_POINT, RehearsalHost};
 pub use toolgate_bridge::marks::Substitution;
 
 /// Whether the writes of a run are reviewed before they are sent, and which of its two executions this is.

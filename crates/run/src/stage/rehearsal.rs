@@ -31,7 +31,7 @@ const MAX_SHOWN: usize = 2_000;
 const MAX_POINT_TREE: usize = 1 << 20;
 
 /// The name under which the guest says that it depends on a value. No host function can have it: programs cannot write it.
-const COMMIT_POINT: &str = "toolgate:commit-point";
+pub(crate) const COMMIT_POINT: &str = "toolgate:commit-point";
 
 /// What a rehearsal finds out.
 #[derive(Default)]

@@ -127,22 +127,20 @@ async fn run(shared: Arc<Shared>, call: ToolCall, effects: AllowedEffects) -> Re
         ..request_of(&call, name, Profile::Chain, &code)
     };
     let caller = request.caller.clone();
-    let Continued { run, round } = match paused::state_of(&call) {
+    let continued = match paused::state_of(&call) {
         Some(state) => Box::pin(paused::go_on(&shared, &call, &caller, state)).await?,
         None if durable == Durability::Durable && tasks::takes_tasks(&call) => {
             match Box::pin(tasks::run(&shared, request)).await {
-                Ok(run) => Continued { run, round: Some(0) },
+                Ok(run) => Continued::begun(run),
                 Err(task) => return Ok(task),
             }
         }
-        None => Continued { run: runner.run(request).await, round: Some(0) },
+        None => Continued::begun(runner.run(request).await),
     };
-    let asked =
-        run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
-    if let Some(asked) = asked {
+    if let Some(asked) = continued.asked(&shared, &call, &caller) {
         return Ok(asked);
     }
-    Ok(answer_of(&shared, &run, &caller, &code, &output))
+    Ok(answer_of(&shared, &continued.run, &caller, &code, &output))
 }
 
 /// How the answer to a call is shaped.

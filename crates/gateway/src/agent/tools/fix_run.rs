@@ -50,13 +50,12 @@ async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let output = OutputOptions { settings: shared.output_within(max_output_size), intent };
     let wall = timeout.map(|it| Duration::from_millis(it.0));
     let caller = caller_of(&call);
-    let Continued { run, round } = match paused::state_of(&call) {
+    let continued = match paused::state_of(&call) {
         Some(state) => Box::pin(paused::go_on(&shared, &call, &caller, state)).await?,
-        None => Continued { run: Box::pin(corrected(&shared, &call, &id, &code, wall)).await?, round: Some(0) },
+        None => Continued::begun(Box::pin(corrected(&shared, &call, &id, &code, wall)).await?),
     };
-    let asked =
-        run.paused.as_ref().zip(round).and_then(|(waits, round)| paused::asked(&shared, &call, &caller, waits, round));
-    Ok(asked.unwrap_or_else(|| answer_of(&shared, &run, &caller, &code, &output)))
+    let asked = continued.asked(&shared, &call, &caller);
+    Ok(asked.unwrap_or_else(|| answer_of(&shared, &continued.run, &caller, &code, &output)))
 }
 
 /// Runs the corrected program.
