@@ -12,6 +12,7 @@
 //! - [`scope`]: who asks for a run, and what that caller may use
 //! - [`addresses`]: which IP addresses are public
 //! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
+//! - [`caller_shares`]: how much of a bound each caller has
 //! - [`calendar`]: dates and times of day in UTC
 //! - [`http_text`]: headers of the connection, percent-encoded text
 //! - [`foreign_text`]: text of programs, servers and clients, made fit to be shown
@@ -24,6 +25,7 @@
 pub mod addresses;
 pub mod byte_budget;
 pub mod calendar;
+pub mod caller_shares;
 pub mod codec;
 pub mod foreign_text;
 pub mod frame;
@@ -38,6 +40,7 @@ pub mod stem;
 
 pub use byte_budget::{ByteBudget, BytePermit, OverBudget};
 pub use calendar::UtcTime;
+pub use caller_shares::CallerShares;
 pub use frame::{CallId, FromWorker, Start, Target, ToWorker};
 pub use limits::{Limit, LimitFault, LimitRequest, LimitSpec, Limits};
 pub use outcome::{Code, ErrorClass, Failure, Outcome};
