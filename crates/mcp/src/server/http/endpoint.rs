@@ -20,7 +20,7 @@ use super::events::EventStream;
 use super::negotiation::{self, Accepts};
 use super::outgoing::Outgoing;
 use super::refusal::Refusal;
-use super::session::{LegacySession, LegacySessions};
+use super::session::{LegacySession, LegacySessions, OpenError, SessionHolder};
 use super::{HttpOptions, body, headers, json, stream};
 use crate::buffer::process_budget;
 use crate::json_text::{JsonText, MAX_TREE_FACTOR};
@@ -157,6 +157,7 @@ impl Endpoint {
     /// Answers `initialize` of a legacy client and opens a session for it.
     async fn initialize(&self, caller: HttpCaller, request: Request) -> Result<Response, Refusal> {
         let client = Arc::new(Client::new(Client::next_number()));
+        let holder = SessionHolder { credentials: caller.holder, caller: caller.scope.caller.name.clone() };
         let in_flight = client.register(&request.id, caller.scope).map_err(Refusal::bad)?;
         let changes = self.dispatcher.service.changes();
         let failed = || {
@@ -170,7 +171,10 @@ impl Endpoint {
             .reply(request, Era::Legacy, &in_flight, NotificationSink::none())
             .await
             .ok_or_else(failed)?;
-        let name = self.sessions.open(client, caller.holder, changes).ok_or_else(failed)?;
+        let name = self.sessions.open(client, holder, changes).map_err(|error| match error {
+            OpenError::NoRandomness => failed(),
+            OpenError::TooMany => Refusal::too_many_sessions(),
+        })?;
         let mut response = reply.into_response();
         let name = HeaderValue::from_str(&name).map_err(|_| failed())?;
         response.headers_mut().insert(HEADER_SESSION_ID, name);

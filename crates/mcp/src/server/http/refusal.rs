@@ -95,6 +95,11 @@ impl Refusal {
         )
     }
 
+    pub(super) fn too_many_sessions() -> Self {
+        let refusal = Self::because(StatusCode::SERVICE_UNAVAILABLE, "too many sessions of this caller are in use");
+        refusal.with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
     pub(super) fn unknown_session() -> Self {
         let error = RpcError { code: -32001, message: "no such session".to_owned(), data: None };
         Self::new(StatusCode::NOT_FOUND, error)

@@ -1,5 +1,8 @@
 //! Sessions of legacy clients: random ids, a bounded number, removed when idle.
 //!
+//! A full table makes room at the caller that has the most sessions. A session that is in use is not removed for another one
+//! of the same caller.
+//!
 //! Sessions live in this process only, and a session holds no reply: what a client missed, it has to request again.
 
 use std::collections::HashMap;
@@ -11,13 +14,14 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
+use toolgate_wire::CallerShares;
 
 use crate::server::client::Client;
 use crate::server::service::ChangeNotice;
 
 /// A session that was not used for this long is removed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// The most sessions; beyond it, the one that has been idle longest is removed.
+/// The most sessions; beyond it, of the caller that has the most the one that has been idle longest is removed.
 const MAX_SESSIONS: usize = 4096;
 
 /// The session of a legacy client.
@@ -26,6 +30,8 @@ pub(super) struct LegacySession {
     pub(super) client: Arc<Client>,
     /// Hash of the credentials it was opened with; a request with other credentials cannot use it.
     holder: u64,
+    /// The name of its caller, whose credentials may change.
+    caller: String,
     used: Mutex<Instant>,
     /// Receives changes while no stream is open, so that the next stream starts where the last one ended.
     changes: Mutex<Option<broadcast::Receiver<ChangeNotice>>>,
@@ -52,10 +58,14 @@ impl LegacySession {
         next
     }
 
-    /// When it was last used; now, while a request or a stream is open.
+    /// Whether a request or a stream is open.
+    fn is_in_use(&self) -> bool {
+        self.client.is_busy() || self.stream.lock().as_ref().is_some_and(|stream| !stream.is_cancelled())
+    }
+
+    /// When it was last used; now, while it is in use.
     fn last_used(&self, now: Instant) -> Instant {
-        let has_stream = self.stream.lock().as_ref().is_some_and(|stream| !stream.is_cancelled());
-        if has_stream || self.client.is_busy() { now } else { *self.used.lock() }
+        if self.is_in_use() { now } else { *self.used.lock() }
     }
 
     fn close(&self) {
@@ -66,27 +76,46 @@ impl LegacySession {
     }
 }
 
+/// Who opens a session.
+#[derive(Debug, Clone)]
+pub(super) struct SessionHolder {
+    /// Hash of the credentials.
+    pub(super) credentials: u64,
+    /// The name of the caller; empty without keys.
+    pub(super) caller: String,
+}
+
+/// Why no session was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenError {
+    /// The system provides no random bytes.
+    NoRandomness,
+    /// The caller has the most sessions, and all are in use.
+    TooMany,
+}
+
 /// All sessions, by id.
 #[derive(Debug, Default)]
 pub(super) struct LegacySessions(Mutex<HashMap<String, Arc<LegacySession>>>);
 
 impl LegacySessions {
-    /// Opens a session and returns its id; none if the system provides no random bytes.
+    /// Opens a session and returns its id.
     pub(super) fn open(
         &self,
         client: Arc<Client>,
-        holder: u64,
+        holder: SessionHolder,
         changes: broadcast::Receiver<ChangeNotice>,
-    ) -> Option<String> {
+    ) -> Result<String, OpenError> {
         let mut name = [0u8; 32];
-        getrandom::fill(&mut name).ok()?;
+        getrandom::fill(&mut name).map_err(|_| OpenError::NoRandomness)?;
         let name = BASE64_URL_SAFE_NO_PAD.encode(name);
         let (used, changes) = (Mutex::new(Instant::now()), Mutex::new(Some(changes)));
-        let session = LegacySession { client, holder, used, changes, stream: Mutex::default() };
+        let SessionHolder { credentials: holder, caller } = holder;
+        let session = LegacySession { client, holder, caller, used, changes, stream: Mutex::default() };
         let mut table = self.0.lock();
-        make_room(&mut table);
+        make_room(&mut table, &session.caller)?;
         table.insert(name.clone(), Arc::new(session));
-        Some(name)
+        Ok(name)
     }
 
     /// The session of that id, if it belongs to the holder.
@@ -105,7 +134,8 @@ impl LegacySessions {
     }
 }
 
-fn make_room(table: &mut HashMap<String, Arc<LegacySession>>) {
+/// Makes room for one more session of a caller.
+fn make_room(table: &mut HashMap<String, Arc<LegacySession>>, caller: &str) -> Result<(), OpenError> {
     let now = Instant::now();
     table.retain(|_, session| {
         let stays = now.duration_since(session.last_used(now)) < IDLE_TIMEOUT;
@@ -114,12 +144,21 @@ fn make_room(table: &mut HashMap<String, Arc<LegacySession>>) {
         }
         stays
     });
-    if table.len() >= MAX_SESSIONS {
-        let longest = table.iter().min_by_key(|(_, session)| session.last_used(now)).map(|(name, _)| name.clone());
-        if let Some(session) = longest.and_then(|name| table.remove(&name)) {
-            session.close();
-        }
+    if table.len() < MAX_SESSIONS {
+        return Ok(());
     }
+    let name = {
+        let mut shares = CallerShares::new(MAX_SESSIONS);
+        table.values().for_each(|session| shares.add(session.caller.as_str(), 1));
+        shares.add(caller, 1);
+        let largest = shares.largest().copied().unwrap_or_default();
+        let theirs = table.iter().filter(|(_, session)| session.caller == largest);
+        let longest = theirs.min_by_key(|(_, session)| (session.is_in_use(), session.last_used(now)));
+        longest.filter(|(_, session)| largest != caller || !session.is_in_use()).map(|(name, _)| name.clone())
+    };
+    let session = name.and_then(|name| table.remove(&name)).ok_or(OpenError::TooMany)?;
+    session.close();
+    Ok(())
 }
 
 #[cfg(test)]
@@ -129,6 +168,7 @@ mod tests {
     fn open(sessions: &LegacySessions, holder: u64) -> (String, Arc<Client>) {
         let client = Arc::new(Client::new(holder));
         let changes = broadcast::channel(1).1;
+        let holder = SessionHolder { credentials: holder, caller: holder.to_string() };
         (sessions.open(Arc::clone(&client), holder, changes).unwrap(), client)
     }
 
@@ -161,5 +201,38 @@ mod tests {
         assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
         assert!(sessions.find(&first, 1).is_none());
         client.disconnected().await;
+    }
+
+    #[test]
+    fn a_caller_with_many_sessions_removes_none_of_another_caller() {
+        let sessions = LegacySessions::default();
+        let (first, _) = open(&sessions, 1);
+        let names: Vec<_> = (0..MAX_SESSIONS + 10).map(|_| open(&sessions, 2).0).collect();
+        assert!(sessions.find(&first, 1).is_some(), "idle for longer, and of a caller that has one");
+        // The first caller opens more, at the cost of the one that has the most.
+        for _ in 0..10 {
+            open(&sessions, 1);
+        }
+        assert!(sessions.find(&first, 1).is_some());
+        let left = names.iter().filter(|name| sessions.find(name, 2).is_some()).count();
+        assert_eq!(left, MAX_SESSIONS - 11);
+    }
+
+    #[test]
+    fn a_session_in_use_is_not_removed_for_another_one_of_its_caller() {
+        let sessions = LegacySessions::default();
+        let names: Vec<_> = (0..MAX_SESSIONS).map(|_| open(&sessions, 1).0).collect();
+        for name in &names {
+            sessions.find(name, 1).unwrap().next_stream();
+        }
+        let changes = || broadcast::channel(1).1;
+        let holder = |caller: &str| SessionHolder { credentials: 1, caller: caller.to_owned() };
+        let refused = sessions.open(Arc::new(Client::new(1)), holder("1"), changes());
+        assert_eq!(refused, Err(OpenError::TooMany));
+        assert!(
+            sessions.open(Arc::new(Client::new(1)), holder("2"), changes()).is_ok(),
+            "another caller gets its place"
+        );
+        assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
     }
 }
