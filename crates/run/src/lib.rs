@@ -342,7 +342,7 @@ impl Runner {
 
     async fn perform(&self, request: &mut RunRequest, counted: Counted) -> RunReport {
         let since = Instant::now();
-        let in_flight = self.history.metrics().begin(request.door);
+        let in_flight = self.history.metrics().begin(request.door, &request.caller.name);
         let noted_as = || request.noted.as_ref().map(|noted| noted.run().to_owned());
         let id = request.id.clone().or_else(noted_as).unwrap_or_else(execution_id);
         // A token of its own: cancelling the caller's would say that the report is not wanted.

@@ -5,11 +5,10 @@
 //! Names of tools come from outside and are escaped and cut.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use toolgate_wire::foreign_text::head;
-use toolgate_wire::{CallRecord, CallState, CallerScope};
+use toolgate_wire::{CallRecord, CallState, CallerScope, CallerShares};
 
 use super::request::{Door, RunReport};
 
@@ -24,10 +23,17 @@ const DROPPED: &str = "dropped";
 const MAX_NAME_CHARS: usize = 100;
 
 /// Counts since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RunMetrics {
     counts: Mutex<RunCounts>,
-    in_flight: AtomicU64,
+    /// Runs that have begun and not ended, of each caller. The engine bounds them.
+    in_flight: Mutex<CallerShares<String>>,
+}
+
+impl Default for RunMetrics {
+    fn default() -> Self {
+        RunMetrics { counts: Mutex::default(), in_flight: Mutex::new(CallerShares::new(usize::MAX)) }
+    }
 }
 
 /// A snapshot of the counts.
@@ -67,13 +73,18 @@ impl TimeHistogram {
 impl RunMetrics {
     /// The counts so far.
     pub fn counts(&self) -> RunCounts {
-        RunCounts { in_flight: self.in_flight.load(Ordering::Relaxed), ..self.counts.lock().clone() }
+        RunCounts { in_flight: self.in_flight.lock().used() as u64, ..self.counts.lock().clone() }
     }
 
-    /// Counts a run as in flight until the mark is dropped.
-    pub(super) fn begin(&self, door: Door) -> InFlightMark<'_> {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlightMark { metrics: self, door, ended: false }
+    /// The runs of a caller that have begun and not ended.
+    pub fn in_flight_of(&self, caller: &str) -> u64 {
+        self.in_flight.lock().of(caller) as u64
+    }
+
+    /// Counts a run of a caller as in flight until the mark is dropped.
+    pub(super) fn begin(&self, door: Door, caller: &str) -> InFlightMark<'_> {
+        self.in_flight.lock().add(caller.to_owned(), 1);
+        InFlightMark { metrics: self, door, caller: caller.to_owned(), ended: false }
     }
 
     /// Counts a run that has ended, and logs it.
@@ -141,6 +152,7 @@ fn rounded(ms: f64) -> f64 {
 pub(super) struct InFlightMark<'a> {
     metrics: &'a RunMetrics,
     door: Door,
+    caller: String,
     ended: bool,
 }
 
@@ -153,7 +165,7 @@ impl InFlightMark<'_> {
 
 impl Drop for InFlightMark<'_> {
     fn drop(&mut self) {
-        self.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.in_flight.lock().remove(self.caller.as_str(), 1);
         if !self.ended {
             let door = self.door.name();
             *self.metrics.counts.lock().runs.entry((door, "none", DROPPED)).or_default() += 1;
@@ -193,8 +205,8 @@ mod tests {
     #[test]
     fn an_abandoned_run_is_counted_as_dropped() {
         let metrics = RunMetrics::default();
-        let (first, second) = (metrics.begin(Door::WebSocket), metrics.begin(Door::Http));
-        assert_eq!(metrics.counts().in_flight, 2);
+        let (first, second) = (metrics.begin(Door::WebSocket, "a"), metrics.begin(Door::Http, "b"));
+        assert_eq!((metrics.counts().in_flight, metrics.in_flight_of("a"), metrics.in_flight_of("c")), (2, 1, 0));
         first.end();
         drop(second);
         let counts = metrics.counts();
