@@ -70,6 +70,9 @@ pub struct OAuthScope {
     pub functions: Option<Vec<Glob>>,
 }
 
+/// What the names of callers with a token of an issuer begin with.
+const TOKEN_PREFIX: &str = "oauth:";
+
 /// An API key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
@@ -196,6 +199,12 @@ fn key(checker: &mut Checker<'_>, entry: &Located<raw::Key>, names: &mut HashSet
             "local is the user of this machine in rules and approvers",
             "give the key another name",
         );
+    }
+    if let (Some(name), Some(setting)) = (&name, &raw.name)
+        && name.starts_with(TOKEN_PREFIX)
+    {
+        let message = "names that begin with oauth: are those of callers with a token, by the subject of the token";
+        checker.wrong(&setting.place, message, "give the key another name");
     }
     if raw.hash.is_none() {
         checker.wrong(

@@ -64,6 +64,16 @@ fn no_key_has_the_name_of_the_local_user() {
 }
 
 #[test]
+fn no_key_has_the_name_of_a_caller_with_a_token() {
+    let hash = format!("sha256:{}", "0".repeat(64));
+    let config =
+        |name: &str| format!(r#"{{"toolgate": {{"http": {{"keys": [{{"name": "{name}", "hash": "{hash}"}}]}}}}}}"#);
+    assert!(read(config("oauth").into_bytes(), "toolgate.json").is_ok());
+    let problems = read(config("oauth:alice").into_bytes(), "toolgate.json").expect_err("it is that of a token");
+    assert!(shown(&problems).contains("names that begin with oauth:"), "{}", shown(&problems));
+}
+
+#[test]
 fn the_key_for_metrics_is_there_and_is_no_other_key() {
     let hash = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let check = |http: serde_json::Value, expected: &str| {
