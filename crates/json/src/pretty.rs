@@ -111,6 +111,15 @@ pub fn minified_head(value: Value<'_>, room: usize) -> String {
     out
 }
 
+/// The indentation of a line.
+fn spaces(indent: usize) -> &'static str {
+    const SPACES: &str = match std::str::from_utf8(&[b' '; 2 * MAX_INDENTED_LEVELS]) {
+        Ok(spaces) => spaces,
+        Err(_) => "",
+    };
+    SPACES.get(..indent).unwrap_or(SPACES)
+}
+
 /// Counts bytes and line breaks.
 #[derive(Default)]
 pub struct Measure {
@@ -159,11 +168,7 @@ impl Sink for Window<'_> {
 
     fn wrap(&mut self, indent: usize) {
         self.put("\n");
-        const SPACES: &str = match std::str::from_utf8(&[b' '; 2 * MAX_INDENTED_LEVELS]) {
-            Ok(spaces) => spaces,
-            Err(_) => "",
-        };
-        self.put(SPACES.get(..indent).unwrap_or(SPACES));
+        self.put(spaces(indent));
     }
 
     fn is_full(&self) -> bool {
@@ -208,7 +213,7 @@ impl Sink for LineWindow {
         if self.line > self.first && self.line <= self.last {
             self.put("\n");
         }
-        (0..indent).for_each(|_| self.put(" "));
+        self.put(spaces(indent));
     }
 
     fn is_full(&self) -> bool {

@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use serde_json::value::RawValue;
-use toolgate_output::results::{KeyPath, LineRange, ReadError, Reading, ResultStore};
+use toolgate_output::results::{KeyPath, LineRange, ReadError, ReadSubject, Reading, ResultStore};
 use url::form_urlencoded;
 
 use super::body::escaped;
@@ -30,27 +30,30 @@ pub(super) async fn read(
     let results = service.runner().results(&caller.scope());
     let results = results.ok_or_else(|| Refusal::NoSuchResult("no results are kept here".to_owned()))?;
     let reply = match part {
-        Part { path: None, lines: None, search: None, max_bytes: None } => whole(&results, id)?,
+        Part { path: None, lines: None, search: None, max_bytes: None } => {
+            let asked = id.clone();
+            // Reading it as JSON takes as long as its size: in the background too.
+            let whole = move |results: &ResultStore| Ok(RawValue::from_string(results.data(&asked)?));
+            let value = results.in_background(whole).await.map_err(refused)?.map_err(|_| Refusal::Internal)?;
+            ResultReply { result_id: id, value: Some(value), text: None }
+        }
         Part { path, lines, search, max_bytes } => {
             let max_bytes = max_bytes.unwrap_or(service.runner().output().max_output_size);
-            let text = results.read(&id, &Reading { path, lines, search, max_bytes }).map_err(refused)?;
+            let (asked, reading) = (id.clone(), Reading { path, lines, search, max_bytes });
+            let text = results.in_background(move |results| results.read(&asked, &reading)).await.map_err(refused)?;
             ResultReply { result_id: id, value: None, text: Some(text) }
         }
     };
     answer(service.budget(), &reply)
 }
 
-fn whole(results: &ResultStore, id: String) -> Result<ResultReply, Refusal> {
-    let value = RawValue::from_string(results.data(&id).map_err(refused)?).map_err(|_| Refusal::Internal)?;
-    Ok(ResultReply { result_id: id, value: Some(value), text: None })
-}
-
 fn refused(error: ReadError) -> Refusal {
     let message = error.to_string();
-    match error {
-        ReadError::BadId(_) | ReadError::Gone { .. } | ReadError::Damaged { .. } => Refusal::NoSuchResult(message),
-        ReadError::NotJson | ReadError::NoSuchPath { .. } => Refusal::field("/path", message),
-        ReadError::NoSuchLine { .. } => Refusal::field("/lines", message),
+    match error.subject() {
+        ReadSubject::Id => Refusal::NoSuchResult(message),
+        ReadSubject::Path => Refusal::field("/path", message),
+        ReadSubject::Lines => Refusal::field("/lines", message),
+        ReadSubject::Nothing => Refusal::Internal,
     }
 }
 

@@ -237,18 +237,18 @@ impl Service for Agent {
     }
 
     fn read(&self, call: ResourceCall) -> ServiceFuture<ServiceAnswer> {
-        if !passes_on(&call.scope) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call).map(|contents| Value::Array(contents).into()));
-        }
         let shared = Arc::clone(&self.0);
+        if !passes_on(&call.scope) || resources::is_own(&call.uri) {
+            return Box::pin(async move { Ok(Value::Array(resources::read(&shared, &call).await?).into()) });
+        }
         Box::pin(async move { forward::read(&shared, call).await })
     }
 
     fn watch(&self, call: ResourceCall) -> ServiceFuture<Watch> {
-        if !passes_on(&call.scope) || resources::is_own(&call.uri) {
-            return ready(resources::read(&self.0, &call).map(|_| Watch::own()));
-        }
         let shared = Arc::clone(&self.0);
+        if !passes_on(&call.scope) || resources::is_own(&call.uri) {
+            return Box::pin(async move { resources::read(&shared, &call).await.map(|_| Watch::own()) });
+        }
         Box::pin(async move { forward::watch(&shared, &call).await })
     }
 

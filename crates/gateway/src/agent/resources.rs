@@ -70,7 +70,7 @@ pub(super) fn is_own(uri: &str) -> bool {
 }
 
 /// Reads one. `gatemini://` is another spelling of `toolgate://`.
-pub(super) fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, Fault> {
+pub(super) async fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, Fault> {
     let ResourceCall { uri, scope, caller: session, .. } = call;
     let unknown = || Fault::NotFound(format!("there is no resource {}", shown(uri)));
     let path = uri.strip_prefix("toolgate://").or_else(|| uri.strip_prefix("gatemini://")).ok_or_else(unknown)?;
@@ -90,7 +90,8 @@ pub(super) fn read(shared: &Shared, call: &ResourceCall) -> Result<Vec<Value>, F
         ("health", None) => json_text(&health(shared, &scope.caller)),
         ("result", Some(id)) => {
             let results = shared.gateway.runner().results(&scope.caller).ok_or_else(unknown)?;
-            let read = results.read(id, &Reading::default());
+            let id = id.to_owned();
+            let read = results.in_background(move |results| results.read(&id, &Reading::default())).await;
             ("text/plain", read.map_err(|error| Fault::NotFound(error.to_string()))?)
         }
         ("guide", Some(topic)) => {

@@ -188,6 +188,20 @@ async fn what_is_left_out_can_be_read_and_computed_on() {
     assert_eq!(part, "row 2999");
     let found = world.text("read_result", json!({ "result_id": id, "search": "row 1234" })).await;
     assert!(found.contains("[1234].name"), "{found}");
+    for (arguments, expected) in [
+        (json!({ "result_id": id, "path": "nope" }), "path: no nope: the result has the items [0] to [2999]"),
+        (json!({ "result_id": id, "path": "[0].id", "lines": "99999" }), "lines: no line 99999: there are 1 lines"),
+        (json!({ "result_id": id, "path": "[0", "lines": "5" }), "path: not a key path"),
+        (json!({ "result_id": "res_00112233445566778899aabbccddeeff", "path": "[0]" }), "result_id: no result res_"),
+    ] {
+        let refused = world.text("read_result", arguments).await;
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+    let backwards = |part: Value| world.text("read_result", part);
+    let rows = backwards(json!({ "result_id": id, "path": "[2-1]" })).await;
+    assert_eq!(rows, backwards(json!({ "result_id": id, "path": "[1-2]" })).await);
+    let lines = backwards(json!({ "result_id": id, "lines": "3-2" })).await;
+    assert_eq!(lines, backwards(json!({ "result_id": id, "lines": "2-3" })).await);
     let count = world
         .text("query_result", json!({ "result_id": id, "code": "(data) => data.filter(d => d.open).length" }))
         .await;

@@ -7,14 +7,17 @@
 //! # Layout
 //! - `id`: ids of results
 //! - `memory`, `directory`: the two stores
-//! - `path`, `read`, `search`: reading a part
+//! - `path`, `read`, `search`: reading a part, over the `tokens` of JSON
+//! - `readers`: reading outside the threads of tasks
 
 mod directory;
 mod id;
 mod memory;
 mod path;
 mod read;
+mod readers;
 mod search;
+mod tokens;
 
 #[cfg(test)]
 mod tests;
@@ -27,10 +30,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use id::{BadId, ResultId};
 pub use path::{BadPath, KeyPath};
-pub use read::{BadLines, LineRange, ReadError, Reading};
+pub use read::{BadLines, LineRange, ReadError, ReadSubject, Reading};
 
 use directory::Directory;
 use memory::{Key, Memory};
+use readers::Readers;
 
 /// The kind of a kept result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,7 @@ pub struct ResultStore {
     place: Place,
     /// The owner of the results in memory. The directory of the command line has one user.
     owner: Arc<str>,
+    readers: Arc<Readers>,
 }
 
 #[derive(Clone)]
@@ -98,7 +103,7 @@ impl ResultStore {
         // What is in memory lives by time that passes: a system clock that is set forwards expires nothing.
         let (began, since) = (SystemTime::now(), Instant::now());
         let clock = Arc::new(move || began + since.elapsed());
-        Self { limits, clock, place: Place::Memory(Arc::default()), owner: "".into() }
+        Self { limits, clock, place: Place::Memory(Arc::default()), owner: "".into(), readers: Arc::default() }
     }
 
     /// A store in a directory with mode 0700, which is created if it does not exist.
@@ -107,7 +112,7 @@ impl ResultStore {
     /// If the directory cannot be created, is a symbolic link, or belongs to another user.
     pub fn at(dir: &Path, limits: ResultLimits) -> io::Result<Self> {
         let place = Place::Directory(Arc::new(Directory::open(dir)?));
-        Ok(Self { limits, clock: Arc::new(SystemTime::now), place, owner: "".into() })
+        Ok(Self { limits, clock: Arc::new(SystemTime::now), place, owner: "".into(), readers: Arc::default() })
     }
 
     /// This store for one owner: results that are kept through it are found only through it.
@@ -177,6 +182,19 @@ impl ResultStore {
             Kind::Json => whole.text.to_string(),
             Kind::Text => serde_json::Value::from(whole.text.as_str()).to_string(),
         })
+    }
+
+    /// Reads from this store on a thread that may block, when it is the owner's turn: a large result takes longer than a
+    /// thread of tasks may be held up. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// Those of `work`, and if the process ends.
+    pub async fn in_background<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let store = self.clone();
+        self.readers.run(&self.owner, move || work(&store)).await.unwrap_or(Err(ReadError::Interrupted))
     }
 
     /// A part of a result as text.

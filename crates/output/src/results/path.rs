@@ -1,10 +1,14 @@
 //! Key paths: `results.items[3]`, `["odd.key"]`, and the form of outlines, `results > items > [0-4]`.
+//!
+//! A path is followed in one pass over the text, whatever the depth of the value and the length of the path.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use super::read::ReadError;
+use super::tokens::{Token, TokenKind, Tokens};
 use toolgate_json::{Shape, Value, check, unquote};
 use toolgate_wire::foreign_text::one_line;
 
@@ -69,7 +73,11 @@ fn bracketed(text: &str) -> Option<(Step, &str)> {
     }
     let (numbers, rest) = inner.split_once(']')?;
     let step = match numbers.split_once('-') {
-        Some((first, last)) => Step::Range(first.trim().parse().ok()?, last.trim().parse().ok()?),
+        Some((first, last)) => {
+            let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            // Backwards is the same range.
+            Step::Range(first.min(last), first.max(last))
+        }
         None => Step::Index(numbers.trim().parse().ok()?),
     };
     Some((step, rest))
@@ -105,21 +113,23 @@ impl fmt::Display for KeyPath {
 }
 
 impl KeyPath {
+    /// The path for a message, which repeats what the caller sent.
+    pub(super) fn shown(&self) -> String {
+        one_line(&self.to_string(), MAX_SHOWN_PATH)
+    }
+
     /// The JSON text at the end of the path.
     pub(super) fn find<'a>(&self, root: Value<'a>) -> Result<Cow<'a, str>, ReadError> {
-        let mut value = root;
-        for (place, step) in self.0.iter().enumerate() {
-            let next = match step {
-                Step::Key(name) => value.member(name).or_else(|| value.element(name.parse().ok()?)),
-                Step::Index(index) => value.element(*index),
-                Step::Range(first, last) if place + 1 == self.0.len() => {
-                    return range(value, *first, *last).map(Cow::Owned).ok_or_else(|| self.lost(place, value));
-                }
-                Step::Range(..) => None,
-            };
-            value = next.ok_or_else(|| self.lost(place, value))?;
+        let text = root.text();
+        let reached = Follow::new(&self.0).through(text);
+        // The whole value is reached by no step.
+        let place = reached.len().saturating_sub(1);
+        let found = reached.last().and_then(|part| text.get(part.clone())).unwrap_or(text);
+        match self.0.last() {
+            _ if place < self.0.len() => Err(self.lost(place, Value::of(found))),
+            Some(Step::Range(..)) => Ok(Cow::Owned(format!("[{found}]"))),
+            _ => Ok(Cow::Borrowed(found)),
         }
-        Ok(Cow::Borrowed(value.text()))
     }
 
     /// The error for a path that ends before step `place`, at `value`.
@@ -129,10 +139,133 @@ impl KeyPath {
     }
 }
 
-fn range(array: Value<'_>, first: usize, last: usize) -> Option<String> {
-    array.element(first).filter(|_| first <= last)?;
-    let items: Vec<_> = array.entries().skip(first).take(last - first + 1).map(|entry| entry.value.text()).collect();
-    Some(format!("[{}]", items.join(",")))
+/// Follows the steps of a path over the tokens of a text.
+///
+/// Of two members with one name the last counts, as in JavaScript, so what the first one led to is dropped when the second
+/// one begins.
+struct Follow<'p> {
+    steps: &'p [Step],
+    /// The open containers that steps lead to: the first by no step, the next by one.
+    open: Vec<OnPath>,
+    /// How many of them are objects, in which a name may come again.
+    open_objects: usize,
+    /// Where the values are that no step, one step and so on lead to.
+    reached: Vec<Range<usize>>,
+}
+
+/// An open container that the path leads to.
+struct OnPath {
+    is_object: bool,
+    next_index: usize,
+}
+
+/// What a value is to the path.
+enum Relation {
+    /// The next step leads to it, or it is the root.
+    Reached,
+    /// One of the items of a range.
+    InRange,
+    /// The path leads elsewhere.
+    Elsewhere,
+}
+
+impl<'p> Follow<'p> {
+    fn new(steps: &'p [Step]) -> Self {
+        Self { steps, open: Vec::new(), open_objects: 0, reached: Vec::new() }
+    }
+
+    /// Where the values are that the first steps lead to, as far as there are such values.
+    fn through(mut self, text: &str) -> Vec<Range<usize>> {
+        let mut key = None;
+        // Inside a value that the path does not look into: how many containers of it are open, and whether it is in a range.
+        let (mut inside, mut in_range) = (0_usize, false);
+        for token in Tokens::of(text) {
+            match token.kind {
+                TokenKind::Key if inside == 0 => key = Some(token.text),
+                TokenKind::Key => {}
+                TokenKind::Close if inside == 0 => self.close(token.end),
+                TokenKind::Close => {
+                    inside -= 1;
+                    if inside == 0 && in_range {
+                        self.end(token.end);
+                    }
+                }
+                TokenKind::Scalar if inside > 0 => {}
+                TokenKind::OpenObject | TokenKind::OpenArray if inside > 0 => inside += 1,
+                TokenKind::Scalar | TokenKind::OpenObject | TokenKind::OpenArray => {
+                    let relation = self.begin(key.take(), &token);
+                    in_range = matches!(relation, Relation::InRange);
+                    match (relation, token.kind) {
+                        (Relation::Reached | Relation::InRange, TokenKind::Scalar) => self.end(token.end),
+                        (Relation::Elsewhere, TokenKind::Scalar) => {}
+                        (Relation::Reached, kind) => self.enter(kind == TokenKind::OpenObject),
+                        (Relation::InRange | Relation::Elsewhere, _) => inside = 1,
+                    }
+                }
+            }
+            if self.is_done() {
+                break;
+            }
+        }
+        self.reached
+    }
+
+    /// Notes where a value begins that is reached.
+    fn begin(&mut self, key: Option<&str>, token: &Token<'_>) -> Relation {
+        let level = self.open.len();
+        let mut starts = true;
+        let mut relation = Relation::Reached;
+        if let Some(innermost) = self.open.last_mut() {
+            let index = innermost.next_index;
+            innermost.next_index += 1;
+            relation = match (self.steps.get(level - 1), key) {
+                (Some(Step::Key(name)), Some(key)) if unquote(key) == name.as_str() => Relation::Reached,
+                (Some(Step::Key(name)), None) if name.parse() == Ok(index) => Relation::Reached,
+                (Some(Step::Index(asked)), None) if *asked == index => Relation::Reached,
+                (Some(Step::Range(first, last)), None)
+                    if level == self.steps.len() && *first <= index && index <= *last =>
+                {
+                    starts = index == *first;
+                    Relation::InRange
+                }
+                _ => Relation::Elsewhere,
+            };
+        }
+        if starts && !matches!(relation, Relation::Elsewhere) {
+            self.reached.truncate(level);
+            self.reached.push(token.start..token.end);
+        }
+        relation
+    }
+
+    fn enter(&mut self, is_object: bool) {
+        self.open_objects += usize::from(is_object);
+        self.open.push(OnPath { is_object, next_index: 0 });
+    }
+
+    /// The innermost container ends.
+    fn close(&mut self, at: usize) {
+        if let Some(closed) = self.open.pop() {
+            self.open_objects -= usize::from(closed.is_object);
+        }
+        self.end(at);
+    }
+
+    /// The value that begun last in the innermost open container ends.
+    fn end(&mut self, at: usize) {
+        if let Some(part) = self.reached.get_mut(self.open.len()) {
+            part.end = at;
+        }
+    }
+
+    /// Whether the value is found and its name cannot come again.
+    fn is_done(&self) -> bool {
+        let is_range = matches!(self.steps.last(), Some(Step::Range(..)));
+        self.open_objects == 0
+            && !is_range
+            && self.reached.len() > self.steps.len()
+            && self.open.len() <= self.steps.len()
+    }
 }
 
 /// Describes the value at which a path ended.
@@ -154,8 +287,11 @@ fn there(value: Value<'_>) -> String {
     }
 }
 
-/// Most characters of a value or a path in a message.
+/// Most characters of a value or a key in a message.
 const MAX_SHOWN_CHARS: usize = 60;
+
+/// Most characters of a path in a message.
+const MAX_SHOWN_PATH: usize = 200;
 
 fn clip(text: &str) -> String {
     one_line(text, MAX_SHOWN_CHARS)
@@ -185,7 +321,74 @@ mod tests {
         check("my key", "5");
         check("results.items[1-2]", r#"[{"odd.key":"x"},"two"]"#);
         check("results.items[2-99]", r#"["two"]"#);
+        check("results.items[2-1]", r#"[{"odd.key":"x"},"two"]"#);
+        check("results.items[1-18446744073709551615]", r#"[{"odd.key":"x"},"two"]"#);
+        check("results.items[0-18446744073709551615]", r#"[10,{"odd.key":"x"},"two"]"#);
         check("", JSON);
+    }
+
+    #[test]
+    fn of_two_members_with_one_name_the_last_is_followed() {
+        let found = |json: &'static str, path: &str| {
+            let found = path.parse::<KeyPath>().expect("a path").find(Value::of(json));
+            found.map_or_else(|error| error.to_string(), Cow::into_owned)
+        };
+        assert_eq!(found(r#"{"a":{"b":1},"\u0061":{"b":[2, 3 ]}}"#, "a.b"), "[2, 3 ]");
+        assert_eq!(found(r#"[{"a":[7,8,9],"a":[1,2]}, {"a":[3]}]"#, "[0].a[0-5]"), "[1,2]");
+        assert_eq!(found(r#"{"a":{"b":1},"a":[]}"#, "a.b"), "no a.b: a is an empty array");
+        assert_eq!(found(r#"{"a":{"b":1},"a":3}"#, "a"), "3");
+    }
+
+    #[test]
+    fn a_path_in_a_message_is_cut() {
+        let long = "[0]".repeat(100_000).parse::<KeyPath>().expect("a path");
+        let message = long.find(Value::of("[[7]]")).expect_err("nothing is there").to_string();
+        assert!(message.len() < 500 && message.ends_with(": [0][0] is 7"), "{message}");
+    }
+
+    /// The parts of a value and the paths to them.
+    fn parts(value: &serde_json::Value, path: &[Step], found: &mut Vec<(KeyPath, serde_json::Value)>) {
+        found.push((KeyPath(path.to_vec()), value.clone()));
+        let step_to = |step: Step| [path, &[step]].concat();
+        match value {
+            serde_json::Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    parts(item, &step_to(Step::Index(index)), found);
+                }
+                if !items.is_empty() {
+                    let (first, last) = (items.len() / 2, items.len());
+                    let range = KeyPath(step_to(Step::Range(first, last)));
+                    found.push((range, items.get(first..).expect("items").into()));
+                }
+            }
+            serde_json::Value::Object(members) => {
+                for (name, member) in members {
+                    parts(member, &step_to(Step::Key(name.clone())), found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_path_leads_to_its_part_and_no_further(value in crate::samples::json()) {
+            let mut all = Vec::new();
+            parts(&value, &[], &mut all);
+            for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("a value")] {
+                for (path, part) in &all {
+                    let found = path.find(Value::of(&text)).expect("it is there");
+                    let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+                    proptest::prop_assert_eq!(&found, part, "{}", path);
+                    if !part.is_array() && !part.is_object() {
+                        let further = KeyPath([&path.0[..], &[Step::Index(0)]].concat());
+                        proptest::prop_assert!(further.find(Value::of(&text)).is_err(), "{}", further);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

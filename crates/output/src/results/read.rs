@@ -93,7 +93,7 @@ pub enum ReadError {
     #[error("the result is plain text, which has no key paths: read it by lines or by search")]
     NotJson,
     /// The path does not exist.
-    #[error("no {asked}: {reached} {there}")]
+    #[error("no {}: {} {there}", asked.shown(), reached.shown())]
     NoSuchPath {
         /// The requested path.
         asked: KeyPath,
@@ -110,6 +110,34 @@ pub enum ReadError {
         /// The number of lines.
         lines: usize,
     },
+    /// The process ends.
+    #[error("the result was not read: toolgate is ending")]
+    Interrupted,
+}
+
+/// What of a request a [`ReadError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadSubject {
+    /// The id.
+    Id,
+    /// The key path.
+    Path,
+    /// The line range.
+    Lines,
+    /// Nothing of it.
+    Nothing,
+}
+
+impl ReadError {
+    /// What of the request is wrong.
+    pub fn subject(&self) -> ReadSubject {
+        match self {
+            Self::BadId(_) | Self::Gone { .. } | Self::Damaged { .. } => ReadSubject::Id,
+            Self::NotJson | Self::NoSuchPath { .. } => ReadSubject::Path,
+            Self::NoSuchLine { .. } => ReadSubject::Lines,
+            Self::Interrupted => ReadSubject::Nothing,
+        }
+    }
 }
 
 fn minutes(time: &Duration) -> String {

@@ -1,10 +1,13 @@
 //! Searches a result for text, ignoring case.
 //!
 //! Plain text is searched by line, JSON by scalar and by key; a JSON match is printed with its key path. Time is linear in
-//! the text. The number of printed matches is limited; all matches are counted.
+//! the text, whatever its depth: JSON is read token by token. The number of printed matches is limited; all matches are
+//! counted.
 
+use super::tokens::{TokenKind, Tokens};
 use crate::{Body, Kb};
-use toolgate_json::{Value, unquote};
+use toolgate_json::scan::MAX_DEPTH as MAX_VALUE_DEPTH;
+use toolgate_json::unquote;
 use toolgate_wire::foreign_text::one_line;
 
 /// Maximum number of printed matches.
@@ -13,8 +16,8 @@ const MAX_MATCHES: usize = 100;
 /// Number of bytes of a line or value that are printed around a match.
 const CONTEXT: usize = 240;
 
-/// Maximum depth of the walk; deeper containers are searched as text.
-const MAX_DEPTH: usize = 256;
+/// Maximum depth of the walk, which no value of a program exceeds; deeper containers are searched as text.
+const MAX_DEPTH: usize = MAX_VALUE_DEPTH as usize;
 
 /// Maximum length of a printed path.
 const MAX_PATH: usize = 400;
@@ -23,7 +26,7 @@ const MAX_PATH: usize = 400;
 pub(super) fn search(body: &Body<'_>, needle: &str, room: usize) -> String {
     let Some(json) = body.json() else { return search_lines(body, needle, 1, room) };
     let mut found = Found::new(needle, room);
-    search_json(json, &mut found);
+    search_json(json.text(), &mut found);
     found.into_text(body.extent().bytes)
 }
 
@@ -36,45 +39,111 @@ pub(super) fn search_lines(body: &Body<'_>, needle: &str, first: usize, room: us
     found.into_text(body.extent().bytes)
 }
 
-/// Walks the value with an explicit stack: the remaining entries of every open container, and the path to them.
-fn search_json<'a>(root: Value<'a>, found: &mut Found) {
-    let mut open = vec![(root.entries(), 0usize)];
-    let mut path: Vec<String> = Vec::new();
-    if !root.is_container() {
-        found.look(root.text(), str::to_owned);
+/// A step of a key path.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    /// A member's name as written, with quotes.
+    Key(&'a str),
+    Index(usize),
+}
+
+/// The open containers of a walk.
+#[derive(Default)]
+struct Walk<'a> {
+    /// For each the index of its next entry.
+    next_indices: Vec<usize>,
+    /// The steps to the innermost: one less than there are containers.
+    path: Vec<Step<'a>>,
+    /// The name of the member whose value is next.
+    key: Option<&'a str>,
+}
+
+impl<'a> Walk<'a> {
+    /// The step to the value that is next; `None` for the root.
+    fn step(&mut self) -> Option<Step<'a>> {
+        let next = self.next_indices.last_mut()?;
+        let index = *next;
+        *next += 1;
+        Some(self.key.take().map_or(Step::Index(index), Step::Key))
     }
-    while let Some((entries, index)) = open.last_mut() {
-        let Some(entry) = entries.next() else {
-            open.pop();
-            path.pop();
+
+    fn enter(&mut self, step: Option<Step<'a>>) {
+        self.path.extend(step);
+        self.next_indices.push(0);
+    }
+
+    fn leave(&mut self) {
+        self.path.pop();
+        self.next_indices.pop();
+    }
+
+    /// A match in the entry at `step`.
+    fn line(&self, step: Option<Step<'a>>, shown: &str) -> String {
+        match step {
+            Some(step) => format!("{}: {shown}", joined(&self.path, step)),
+            None => shown.to_owned(),
+        }
+    }
+}
+
+fn search_json(text: &str, found: &mut Found) {
+    let mut walk = Walk::default();
+    // The container that is searched as text: its step, its beginning, and how many containers of it are open.
+    let mut buried: Option<(Option<Step<'_>>, usize, usize)> = None;
+    for token in Tokens::of(text) {
+        if let Some((step, start, open)) = &mut buried {
+            match token.kind {
+                TokenKind::OpenObject | TokenKind::OpenArray => *open += 1,
+                TokenKind::Close => *open -= 1,
+                TokenKind::Key | TokenKind::Scalar => {}
+            }
+            if *open == 0 {
+                found.look(text.get(*start..token.end).unwrap_or_default(), |around| walk.line(*step, around));
+                buried = None;
+            }
             continue;
-        };
-        let step = entry.key.map_or_else(|| format!("[{index}]"), written);
-        *index += 1;
-        if let Some(key) = entry.key {
-            found.look(&unquote(key), |_| format!("{}: (key)", joined(&path, &step)));
         }
-        if entry.value.is_container() && open.len() < MAX_DEPTH {
-            open.push((entry.value.entries(), 0));
-            path.push(step);
-        } else {
-            let text = unquote(entry.value.text());
-            found.look(&text, |around| format!("{}: {around}", joined(&path, &step)));
+        match token.kind {
+            TokenKind::Key => {
+                walk.key = Some(token.text);
+                found.look(&unquote(token.text), |_| walk.line(Some(Step::Key(token.text)), "(key)"));
+            }
+            TokenKind::Scalar => {
+                let step = walk.step();
+                found.look(&unquote(token.text), |around| walk.line(step, around));
+            }
+            TokenKind::OpenObject | TokenKind::OpenArray => {
+                let step = walk.step();
+                if walk.next_indices.len() < MAX_DEPTH {
+                    walk.enter(step);
+                } else {
+                    buried = Some((step, token.start, 1));
+                }
+            }
+            TokenKind::Close => walk.leave(),
         }
     }
 }
 
-/// A key as a step of a path.
-fn written(key: &str) -> String {
-    let name = unquote(key);
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
-    if plain { format!(".{name}") } else { format!("[{key}]") }
+impl Step<'_> {
+    /// As it is written in a path.
+    fn written(self) -> String {
+        match self {
+            Self::Index(index) => format!("[{index}]"),
+            Self::Key(key) => {
+                let name = unquote(key);
+                let plain =
+                    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
+                if plain { format!(".{name}") } else { format!("[{key}]") }
+            }
+        }
+    }
 }
 
-fn joined(path: &[String], step: &str) -> String {
+fn joined(path: &[Step<'_>], step: Step<'_>) -> String {
     let mut text = String::new();
-    for step in path.iter().map(String::as_str).chain([step]) {
-        text.push_str(step);
+    for step in path.iter().copied().chain([step]) {
+        text.push_str(&step.written());
         if text.len() > MAX_PATH {
             text.truncate(text.floor_char_boundary(MAX_PATH));
             return text + "…";

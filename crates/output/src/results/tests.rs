@@ -230,6 +230,81 @@ fn reading_is_bounded_whatever_is_asked() {
     }
 }
 
+/// The processor time of this thread, in nanoseconds: what other programs do meanwhile does not count.
+#[cfg(target_os = "linux")]
+fn processor_time(work: impl FnOnce()) -> u64 {
+    let spent = || {
+        let told = std::fs::read_to_string("/proc/thread-self/schedstat").expect("of this thread");
+        told.split(' ').next().and_then(|time| time.parse::<u64>().ok()).expect("a number")
+    };
+    let before = spent();
+    work();
+    spent() - before
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_part_of_a_deep_result_is_read_in_the_time_of_a_flat_one() {
+    // White space takes time where a text is scanned, and nothing where it is printed or searched.
+    let inner = format!("[1,{} \"here\"]", " ".repeat(4 * MB));
+    let store = ResultStore::new(ResultLimits::default());
+    let time = |depth: usize, search: bool| {
+        let text = format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        let id = store.keep(json(&text)).expect("it fits");
+        let path = format!("{}[1]", "[0]".repeat(depth));
+        let reading = match search {
+            true => Reading { search: Some("HERE".to_owned()), ..Reading::default() },
+            false => Reading { path: path.parse().ok(), ..Reading::default() },
+        };
+        processor_time(|| {
+            let read = store.read(id.as_str(), &reading).expect("it is there");
+            assert!(read.ends_with("here"), "{read}");
+        })
+    };
+    for search in [false, true] {
+        let (flat, deep) = (time(1, search), time(900, search));
+        // A walk that scans each level takes hundreds of times as long.
+        assert!(deep < 10 * flat + 50_000_000, "search {search}: {deep} ns, and {flat} ns in a flat one");
+    }
+}
+
+#[test]
+fn values_of_any_depth_are_searched_and_matches_in_them_have_their_paths() {
+    let store = ResultStore::new(ResultLimits::default());
+    let check = |depth: usize, expected: &str| {
+        let text = format!(r#"{{"a b":[1,{}"Here"{}]}}"#, "[".repeat(depth), "]".repeat(depth));
+        let id = store.keep(json(&text)).expect("it fits");
+        let found = store.read(id.as_str(), &Reading { search: Some("here".to_owned()), ..Reading::default() });
+        assert_eq!(found.expect("it is there").lines().nth(1), Some(expected), "{depth}");
+    };
+    check(0, r#"["a b"][1]: Here"#);
+    check(2, r#"["a b"][1][0][0]: Here"#);
+    let cut = |steps: &str| format!("{}…", steps.get(..400).expect("long"));
+    check(900, &format!("{}: Here", cut(&format!(r#"["a b"][1]{}"#, "[0]".repeat(200)))));
+    let text = format!("{}\"Here\"{}", "[".repeat(9_002), "]".repeat(9_002));
+    let id = store.keep(json(&format!(r#"{{"a":{text}}}"#))).expect("it fits");
+    let found = store.read(id.as_str(), &Reading { search: Some("here".to_owned()), ..Reading::default() });
+    assert!(found.is_ok_and(|found| found.starts_with("1 match for \"here\"")), "the innermost is searched as text");
+}
+
+#[test]
+fn an_error_says_what_of_the_request_is_wrong() {
+    let store = ResultStore::new(ResultLimits::default());
+    let id = store.keep(json("[1]")).expect("it fits").to_string();
+    let subject = |id: &str, path: Option<&str>, lines: Option<&str>| {
+        let reading = Reading {
+            path: path.map(|path| path.parse().expect("a path")),
+            lines: lines.map(|lines| lines.parse().expect("a range")),
+            ..Reading::default()
+        };
+        store.read(id, &reading).expect_err("nothing is there").subject()
+    };
+    assert_eq!(subject("nope", None, None), ReadSubject::Id);
+    assert_eq!(subject("res_00112233445566778899aabbccddeeff", Some("a"), None), ReadSubject::Id);
+    assert_eq!(subject(&id, Some("nope"), None), ReadSubject::Path);
+    assert_eq!(subject(&id, None, Some("99")), ReadSubject::Lines);
+}
+
 #[test]
 fn plain_text_has_no_paths_and_ids_are_checked() {
     let store = ResultStore::new(ResultLimits::default());

@@ -13,7 +13,7 @@ use super::super::{Shared, request_of};
 use super::chain::{OutputOptions, computed};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::ToolCall;
-use toolgate_output::results::{KeyPath, LineRange, Reading};
+use toolgate_output::results::{KeyPath, LineRange, ReadError, ReadSubject, Reading};
 use toolgate_run::RunRequest;
 
 pub(super) static READ: Tool = Tool {
@@ -86,8 +86,19 @@ async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
         search,
         max_bytes: shared.output().max_output_size,
     };
-    let found = runner.results(&call.scope.caller).ok_or_else(not_kept)?.read(&given.result_id.0, &reading);
-    found.map(text).map_err(|error| Refusal(format!("result_id: {error}")))
+    let (results, Text(id)) = (runner.results(&call.scope.caller).ok_or_else(not_kept)?, given.result_id);
+    let found = results.in_background(move |results| results.read(&id, &reading)).await;
+    found.map(text).map_err(|error| refused(&error))
+}
+
+/// Names the argument that is wrong.
+fn refused(error: &ReadError) -> Refusal {
+    Refusal(match error.subject() {
+        ReadSubject::Id => format!("result_id: {error}"),
+        ReadSubject::Path => format!("path: {error}"),
+        ReadSubject::Lines => format!("lines: {error}"),
+        ReadSubject::Nothing => error.to_string(),
+    })
 }
 
 async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
@@ -96,7 +107,7 @@ async fn query(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
     let output = OutputOptions { settings: shared.output_within(max_output_size), intent };
     let runner = shared.gateway.runner();
     let results = runner.results(&call.scope.caller).ok_or_else(not_kept)?;
-    let data = results.data(&id).map_err(|error| Refusal(format!("result_id: {error}")))?;
+    let data = results.in_background(move |results| results.data(&id)).await.map_err(|error| refused(&error))?;
     let request = RunRequest { data: Some(data), ..request_of(&call, QUERY.name, Profile::Compute, &code) };
     Ok(computed(&shared, request, &output).await)
 }
