@@ -20,6 +20,9 @@ use crate::json_text::{self, JsonText, TreeError};
 /// The longest message of an error reply that is kept, in characters.
 const MAX_ERROR_CHARS: usize = 64 << 10;
 
+/// The longest id of a server's request as it is written: the answer repeats it, and no budget counts answers.
+const MAX_REQUEST_ID_BYTES: usize = 1024;
+
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Closing {
@@ -168,7 +171,7 @@ pub(crate) enum Incoming<'a> {
         /// Its parameters.
         params: Value,
     },
-    /// JSON, but not a JSON-RPC message.
+    /// JSON, but not a JSON-RPC message that can be answered.
     Malformed,
 }
 
@@ -191,7 +194,9 @@ pub(crate) fn classify(message: toolgate_json::Value<'_>) -> Incoming<'_> {
         *member = Some(entry.value);
     }
     let is_given = |value: &toolgate_json::Value<'_>| value.text() != "null";
-    let id = id.filter(is_given).map(|id| json_text::small_tree(id.text()).unwrap_or_default());
+    let id = id.filter(is_given);
+    let is_long = id.is_some_and(|id| id.len() > MAX_REQUEST_ID_BYTES);
+    let id = id.filter(|_| !is_long).map(|id| json_text::small_tree(id.text()).unwrap_or_default());
     let Some(method) = method else {
         let id = id.as_ref().and_then(request_id);
         return match (error, result) {
@@ -201,7 +206,7 @@ pub(crate) fn classify(message: toolgate_json::Value<'_>) -> Incoming<'_> {
             (None, None) => Incoming::Malformed,
         };
     };
-    if method.shape() != Shape::String {
+    if method.shape() != Shape::String || is_long {
         return Incoming::Malformed;
     }
     let method = toolgate_json::unquote(method.text()).into_owned();
@@ -250,7 +255,7 @@ pub(crate) struct OutgoingText {
 }
 
 impl OutgoingText {
-    /// A message of this client's own, which is small.
+    /// A message of this client's own, or an answer of it: small, because the id of a server's request is bounded.
     pub(crate) fn of(message: &Value) -> Self {
         Self { bytes: message.to_string().into_bytes(), permit: ByteBudget::unlimited().empty_permit() }
     }
@@ -416,6 +421,17 @@ mod tests {
             json!({ "id": null, "method": "news" }),
             Incoming::Notification { method: "news".to_owned(), params: Value::Null },
         );
+    }
+
+    #[test]
+    fn a_request_whose_id_the_answer_could_not_repeat_is_malformed() {
+        let request = |length: usize| json!({ "id": "x".repeat(length), "method": "ping" });
+        let longest = MAX_REQUEST_ID_BYTES - 2;
+        let id = json!("x".repeat(longest));
+        check(request(longest), Incoming::Request { id, method: "ping".to_owned(), params: Value::Null });
+        check(request(longest + 1), Incoming::Malformed);
+        check(json!({ "id": vec![1; MAX_REQUEST_ID_BYTES], "method": "ping" }), Incoming::Malformed);
+        check(json!({ "id": "x".repeat(2_000), "result": 1 }), Incoming::Reply { id: None, outcome: Ok("1") });
     }
 
     #[test]

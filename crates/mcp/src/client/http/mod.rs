@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use self::body::{Reading, Stream};
 use crate::buffer::process_budget;
@@ -30,8 +31,12 @@ use crate::rpc::{self, Closing, LinkError, OutgoingRequest, OutgoingText, Protoc
 
 /// How long connecting to a server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long sending a notification may take.
+/// How long sending a notification may take, and how long it may wait behind others.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Notifications and answers that are sent at one time, on a connection each.
+const MAX_SENDING: usize = 16;
+/// Those that are sent or wait; further ones are dropped. A server chooses how many answers there are.
+const MAX_QUEUED: usize = 1024;
 /// The delay before a stream is resumed, unless the server names another.
 const RESUME_DELAY: Duration = Duration::from_millis(500);
 /// The longest delay a server may name.
@@ -56,6 +61,10 @@ struct Inner {
     session: Mutex<Option<HeaderValue>>,
     inbox: Arc<Inbox>,
     limit: usize,
+    /// Places of notifications and answers that are sent or wait.
+    queued: Arc<Semaphore>,
+    /// Turns of those that are sent.
+    sending: Semaphore,
     closed: watch::Sender<Option<Arc<Closing>>>,
 }
 
@@ -92,7 +101,9 @@ impl HttpLink {
         let client = client()?;
         let (closed, _) = watch::channel(None);
         let session = Mutex::default();
-        let inner = Inner { client, url, headers, redactor, authorizer, session, inbox, limit, closed };
+        let (queued, sending) = (Arc::new(Semaphore::new(MAX_QUEUED)), Semaphore::new(MAX_SENDING));
+        let inner =
+            Inner { client, url, headers, redactor, authorizer, session, inbox, limit, queued, sending, closed };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -158,16 +169,26 @@ impl HttpLink {
         Ok(())
     }
 
-    /// Sends a notification in the background.
+    /// Sends a notification or an answer in the background; drops it if too many wait because the server does not take them.
     pub(crate) fn notify(&self, protocol: &Protocol, message: &Value) {
-        let (link, post) = (self.clone(), self.post(protocol, message.to_string().into_bytes()));
-        tokio::spawn(async move { tokio::time::timeout(NOTIFICATION_TIMEOUT, link.send(post)).await.is_ok() });
+        let Ok(place) = Arc::clone(&self.inner.queued).try_acquire_owned() else {
+            tracing::debug!(url = %self.inner.url.origin().ascii_serialization(), "a notification is dropped");
+            return;
+        };
+        let (link, protocol, text) = (self.clone(), protocol.clone(), message.to_string());
+        tokio::spawn(async move {
+            let _place = place;
+            let Ok(Ok(_turn)) = timeout(NOTIFICATION_TIMEOUT, link.inner.sending.acquire()).await else { return };
+            // Boxed, so that a task that waits is small.
+            let send = Box::pin(link.send(link.post(&protocol, text.into_bytes())));
+            let _ = timeout(NOTIFICATION_TIMEOUT, send).await;
+        });
     }
 
     /// Sends a notification and waits until the server has received it.
     pub(crate) async fn tell(&self, protocol: &Protocol, message: &Value) -> Result<(), LinkError> {
         let post = self.post(protocol, message.to_string().into_bytes());
-        let sent = tokio::time::timeout(NOTIFICATION_TIMEOUT, self.send(post)).await;
+        let sent = timeout(NOTIFICATION_TIMEOUT, self.send(post)).await;
         let response = sent.map_err(|_| LinkError::Protocol("sending a notification timed out".to_owned()))?;
         self.accepted(response?).await.map(drop)
     }
@@ -207,7 +228,7 @@ impl HttpLink {
     pub(crate) async fn shut_down(&self, protocol: &Protocol) {
         if self.session().is_some() {
             let delete = self.with_headers(self.inner.client.delete(self.inner.url.clone()), protocol);
-            let _ = tokio::time::timeout(Duration::from_secs(1), self.send(delete)).await;
+            let _ = timeout(Duration::from_secs(1), self.send(delete)).await;
         }
         self.close(closing_of("stopped by toolgate"));
     }
