@@ -1,10 +1,12 @@
 //! The handle to one backend: its state, its tools, and calls to them.
 
+mod tool_notices;
+
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
@@ -16,12 +18,13 @@ use super::call::{CallError, CallOptions, CallReply, ReplyMode, WhenUnready, htt
 use super::spec::{BackendKind, BackendSpec, StartTime};
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
+use tool_notices::{ago, latest_changes, left_out_notices, note_changes, recent_changes, unix_seconds};
 use toolgate_catalog::Tool;
 use toolgate_catalog::cache::ChangedTool;
 use toolgate_engine::{Permit, TurnQueue};
 use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{
-    LinkError, McpSession, StderrTail, ToolCallOptions, ToolChange, ToolFingerprints, ToolName, ToolPart, Watchlist,
+    LeftOutTools, LinkError, McpSession, StderrTail, ToolCallOptions, ToolChange, ToolFingerprints, ToolName, Watchlist,
 };
 use toolgate_mcp::process_budget;
 use toolgate_mcp::result::{ToolResult, Wrapping};
@@ -35,11 +38,6 @@ const MAX_SHOWN_NAME: usize = 100;
 
 /// The HTTP status of a request whose credentials are missing or not taken.
 const UNAUTHORIZED: u64 = 401;
-
-/// Changes of tools that are told; of more the latest.
-const MAX_CHANGES: usize = 20;
-/// How long a change of a tool is told.
-const CHANGE_SHOWN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A backend that runs for as long as a handle to it exists. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -82,8 +80,8 @@ pub(crate) struct Shared {
     known: Mutex<Vec<Tool>>,
     /// Tools that changed what they say, oldest first.
     changed: Mutex<Vec<ChangedTool>>,
-    /// Whether it lists more tools than are kept.
-    has_more_tools: AtomicBool,
+    /// The tools of its list that are not kept.
+    left_out: Mutex<LeftOutTools>,
 }
 
 impl Backend {
@@ -130,7 +128,7 @@ impl Backend {
             fingerprints: Mutex::default(),
             changed: Mutex::new(recent_changes(known.changed)),
             known: Mutex::new(known.tools),
-            has_more_tools: AtomicBool::new(false),
+            left_out: Mutex::default(),
         });
         tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }
@@ -168,21 +166,18 @@ impl Backend {
 
     /// Whether it lists more tools than are kept.
     pub fn has_more_tools(&self) -> bool {
-        self.shared.has_more_tools.load(Ordering::Relaxed)
+        self.shared.left_out.lock().has_any()
     }
 
     /// What a person should know about its tools, a sentence each; of single tools only of those that `sees` permits.
     pub fn notices(&self, sees: impl Fn(&str) -> bool) -> Vec<String> {
-        let kept = self.tools().len();
-        let cut = self
-            .has_more_tools()
-            .then(|| format!("it lists more tools than are kept: {kept} are, the others are left out"));
+        let left_out = left_out_notices(&self.shared.left_out.lock().clone(), self.tools().len(), &sees);
         let changed = self.changed_tools();
         let changed = changed.iter().rev().filter(|change| sees(&change.tool)).map(|change| {
             let (tool, parts) = (one_line(&change.tool, MAX_SHOWN_NAME), change.parts.join(" and "));
             format!("{tool} changed its {parts} {}: read what it says now before you rely on it", ago(change.at))
         });
-        cut.into_iter().chain(changed).collect()
+        left_out.into_iter().chain(changed).collect()
     }
 
     /// Counters for health pages and tests.
@@ -520,25 +515,26 @@ impl Shared {
         let changes: Vec<ToolChange> =
             tools.into_iter().flat_map(|tool| fingerprints.update([tool.borrow()])).collect();
         drop(fingerprints);
-        let (parts, at) =
-            (|parts: &[ToolPart]| parts.iter().map(|part| part.name().to_owned()).collect(), unix_seconds());
-        let noted = changes.iter().map(|change| ChangedTool {
-            tool: one_line(&change.tool, MAX_SHOWN_NAME),
-            parts: parts(&change.parts),
-            at,
-        });
-        note_changes(&mut self.changed.lock(), noted.collect());
-        for change in &changes {
-            let tool = one_line(&change.tool, MAX_SHOWN_NAME);
-            tracing::warn!(backend = &*self.name, tool, parts = ?change.parts, "a tool changed what it says");
+        let told = latest_changes(&changes, unix_seconds());
+        for change in &told {
+            tracing::warn!(backend = &*self.name, tool = change.tool, parts = ?change.parts, "a tool changed what it says");
         }
+        if changes.len() > told.len() {
+            let more = changes.len() - told.len();
+            tracing::warn!(backend = &*self.name, more, "more tools changed what they say");
+        }
+        note_changes(&mut self.changed.lock(), told);
         if !changes.is_empty() {
             self.notify(BackendChange::ToolsChanged(changes.into()));
         }
     }
 
-    pub(crate) fn set_has_more_tools(&self, has_more: bool) {
-        self.has_more_tools.store(has_more, Ordering::Relaxed);
+    /// Notes the tools of its list that are not kept; false if they are the same as before.
+    pub(crate) fn set_left_out(&self, left_out: &LeftOutTools) -> bool {
+        let mut before = self.left_out.lock();
+        let differs = *before != *left_out;
+        before.clone_from(left_out);
+        differs
     }
 
     pub(crate) fn set_tools(&self, tools: Vec<Tool>) {
@@ -564,37 +560,6 @@ impl Shared {
     /// Sends a change to every listener; without listeners nothing happens.
     pub(crate) fn notify(&self, change: BackendChange) {
         let _ = self.events.send(BackendEvent { backend: Arc::clone(&self.name), change });
-    }
-}
-
-/// Changes of an earlier start that are still told.
-fn recent_changes(known: Vec<ChangedTool>) -> Vec<ChangedTool> {
-    let oldest = unix_seconds().saturating_sub(CHANGE_SHOWN.as_secs());
-    let mut recent = Vec::new();
-    note_changes(&mut recent, known.into_iter().filter(|change| change.at >= oldest).collect());
-    recent
-}
-
-/// Adds changes. Of a tool that changed twice, only the last is kept.
-fn note_changes(changed: &mut Vec<ChangedTool>, new: Vec<ChangedTool>) {
-    for change in new {
-        changed.retain(|before| before.tool != change.tool);
-        changed.push(change);
-    }
-    changed.drain(..changed.len().saturating_sub(MAX_CHANGES));
-}
-
-fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// How long ago this was, roughly.
-fn ago(at: u64) -> String {
-    match unix_seconds().saturating_sub(at) / 60 {
-        0 => "just now".to_owned(),
-        minutes @ 1..60 => format!("{minutes} min ago"),
-        minutes @ 60..2_880 => format!("{} h ago", minutes / 60),
-        minutes => format!("{} days ago", minutes / 1_440),
     }
 }
 

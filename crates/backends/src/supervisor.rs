@@ -196,12 +196,23 @@ async fn start(shared: &Arc<Shared>, link: &Arc<Link>, hint: Option<Era>) -> Res
 }
 
 fn listed(shared: &Shared, listing: ToolListing) -> Vec<Tool> {
-    shared.set_has_more_tools(listing.is_cut);
-    if listing.is_cut {
-        tracing::warn!(backend = &*shared.name, kept = listing.tools.len(), "too many tools: the others are left out");
+    if shared.set_left_out(&listing.left_out) {
+        log_left_out(&shared.name, &listing);
     }
     shared.report_changed_tools(listing.tools.iter());
     listing.tools.into_iter().filter_map(Tool::from_raw).collect()
+}
+
+fn log_left_out(backend: &str, ToolListing { tools, left_out }: &ToolListing) {
+    if left_out.is_cut {
+        tracing::warn!(backend, kept = tools.len(), "too many tools: the others are left out");
+    }
+    for tool in &left_out.named {
+        tracing::warn!(backend, tool = tool.name, reason = %tool.reason, "a tool is left out");
+    }
+    if left_out.unnamed > 0 {
+        tracing::warn!(backend, more = left_out.unnamed, "more tools are left out");
+    }
 }
 
 /// The tools of a server in this process. Kept as text, and read outside the threads of tasks: an API may have thousands.

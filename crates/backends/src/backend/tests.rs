@@ -1,5 +1,6 @@
 //! Which changes of tools are told, and how often a backend is started.
 
+use super::tool_notices::{CHANGE_SHOWN, MAX_CHANGES};
 use super::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
@@ -27,6 +28,78 @@ fn the_latest_changes_of_a_week_are_told_once_for_each_tool() {
     assert_eq!(changed.iter().map(|it| it.tool.as_str()).collect::<Vec<_>>(), ["b", "a"]);
     note_changes(&mut changed, (0..100).map(|n| change(&n.to_string(), now)).collect());
     assert_eq!((changed.len(), changed[0].tool.as_str()), (MAX_CHANGES, "80"));
+}
+
+/// Counts the warnings of a thread.
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn a_server_that_changes_all_its_tools_is_logged_in_a_few_lines() {
+    let server = DocumentServer::start().await;
+    let spec = BackendSpec { start: StartTime::WhenNeeded, ..server.spec() };
+    let (sender, mut events) = broadcast::channel(16);
+    let backend = Backend::start(spec, sender);
+    let lines = Arc::<AtomicUsize>::default();
+    tracing::subscriber::with_default(Warnings(Arc::clone(&lines)), || {
+        let say = |words: &str| {
+            let tools = (0..5_000).map(|n| serde_json::json!({ "name": format!("t{n}"), "description": words }));
+            backend.shared.report_changed_tools(tools);
+        };
+        say("before");
+        assert_eq!(lines.load(Ordering::SeqCst), 0);
+        say("after");
+    });
+    assert_eq!(lines.load(Ordering::SeqCst), MAX_CHANGES + 1, "the latest, and how many more");
+    let told = backend.changed_tools();
+    assert_eq!(
+        (told.len(), told[0].tool.as_str(), told[MAX_CHANGES - 1].tool.as_str()),
+        (MAX_CHANGES, "t4980", "t4999")
+    );
+    let Ok(BackendEvent { change: BackendChange::ToolsChanged(all), .. }) = events.try_recv() else {
+        panic!("no event")
+    };
+    assert_eq!(all.len(), 5_000, "listeners get all of them");
+}
+
+#[test]
+fn tools_that_are_left_out_are_told_with_their_reasons_to_callers_who_may_see_them() {
+    use toolgate_mcp::client::{LeftOutReason, LeftOutTool};
+    let tool = |name: &str, reason| LeftOutTool { name: name.to_owned(), reason };
+    let named = vec![tool("large", LeftOutReason::TooLarge), tool("", LeftOutReason::NoName)];
+    let left_out = LeftOutTools { named, unnamed: 3, is_cut: true };
+    let notices = left_out_notices(&left_out, 7, |_| true);
+    let expected = [
+        "it lists more tools than are kept: 7 are, the others are left out",
+        "the tool large is left out: its description and schemas take more than 4 MB of memory",
+        "a tool is left out: it has no name",
+        "3 more tools are left out",
+    ];
+    assert_eq!(notices, expected);
+    let own = LeftOutTools { unnamed: 0, is_cut: false, ..left_out };
+    assert_eq!(left_out_notices(&own, 7, |name| name != "large"), ["a tool is left out: it has no name"]);
+    assert_eq!(left_out_notices(&LeftOutTools::default(), 7, |_| true), Vec::<String>::new());
 }
 
 /// An HTTP server for documents: the first response is not a document, and each later one is held back until the test releases it.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::requests::ListKind;
-use super::session::AddMore;
+use super::tool_listing::AddMore;
 
 /// The most entries of a list; further ones are dropped.
 const MAX_ENTRIES: usize = 10_000;

@@ -6,7 +6,7 @@
 //! - [`auth`]: OAuth towards servers
 //! - `inbox`: notifications and requests that the server sends; `questions`: what a legacy server asks inside a call
 //! - `requests`: lists and requests besides tool calls; `list_cache`: the lists, cached
-//! - `tool_changes`: notices tools that changed what they say; `redact`: removes configured secrets from a server's words
+//! - `tool_listing`: the tools that are kept of a list; `tool_changes`: notices tools that changed what they say; `redact`: removes configured secrets from a server's words
 //! - `listening`, `watchlist`: notifications about changed lists and changed resources
 //!
 //! A connection that ends stays closed: whether and when to reconnect is decided by the code that opened it.
@@ -25,6 +25,7 @@ mod requests;
 mod session;
 mod stdio;
 mod tool_changes;
+mod tool_listing;
 mod watchlist;
 
 pub use crate::rpc::{Closing, LinkError, Protocol, RpcError};
@@ -36,7 +37,8 @@ pub use list_cache::{ItemList, MAX_ID_BYTES};
 pub use local::{LocalLink, LocalResult, LocalServer};
 pub use redact::Redactor;
 pub use requests::{ClientRequest, ListKind};
-pub use session::{McpSession, ToolCallOptions, ToolListing, ToolName};
+pub use session::{McpSession, ToolCallOptions, ToolName};
 pub use stdio::{InheritedEnv, Launch, SandboxSupport, StderrTail, StdioLink, StdioSandbox};
 pub use tool_changes::{ToolChange, ToolFingerprints, ToolPart};
+pub use tool_listing::{LeftOutReason, LeftOutTool, LeftOutTools, ToolListing};
 pub use watchlist::{TooMany, Watching, Watchlist};

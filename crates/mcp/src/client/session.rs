@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use toolgate_json::{self as json, Shape};
 use toolgate_wire::ByteBudget;
-use toolgate_wire::foreign_text::one_line;
 
 use super::handshake::Ready;
 use super::handshake::{self, Negotiated};
 use super::link::{Link, Transport};
 use super::list_cache::{CachedList, ItemList, ListCache};
 use super::requests::{ClientRequest, ListKind};
+use super::tool_listing::{AddMore, MAX_ENTRY_BYTES, ToolCollector, ToolListing};
 use crate::buffer::process_budget;
 use crate::headers;
 use crate::interaction::{InteractiveClient, Progress};
@@ -30,18 +30,8 @@ use crate::rpc::{LinkError, OutgoingRequest, Protocol};
 
 /// The most pages of a list; guards against endless paging.
 const MAX_PAGES: usize = 1000;
-/// The most tools of a server; further ones are left out.
-const MAX_TOOLS: usize = 20_000;
-/// The most memory that the tools of a server take; further ones are left out.
-const MAX_TOOLS_BYTES: usize = 256 << 20;
-/// The most memory that one tool or other entry of a list takes; larger ones are left out.
-const MAX_ENTRY_BYTES: usize = 4 << 20;
-/// Characters of a tool's name in the log.
-const MAX_SHOWN_NAME: usize = 100;
 /// The longest cursor that is sent back.
 const MAX_CURSOR_BYTES: usize = 64 << 10;
-/// The longest tool name; tools with longer ones are dropped.
-const MAX_NAME_BYTES: usize = 1024;
 /// How long a server that does not declare tools may take to list some.
 const UNDECLARED_TOOLS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a legacy server has to end a call whose question was answered with `cancel`; less where the call ends before.
@@ -82,18 +72,9 @@ impl McpSession {
     }
 
     async fn list_pages(&self, scope: Duration) -> Result<ToolListing, LinkError> {
-        let mut listed = Listed::default();
-        let has_headers = self.is_modern_http();
-        let add = |tool: json::Value<'_>| match header_defect(tool).filter(|_| has_headers) {
-            Some(reason) => {
-                let name = tool.member("name").map(|name| one_line(&json::unquote(name.text()), MAX_SHOWN_NAME));
-                tracing::warn!(tool = ?name.unwrap_or_default(), reason, "a tool is left out");
-                AddMore::Yes
-            }
-            None => listed.add(tool),
-        };
-        self.read_pages("tools/list", "tools", scope, add).await?;
-        Ok(listed.listing)
+        let mut tools = ToolCollector::new(self.is_modern_http());
+        self.read_pages("tools/list", "tools", scope, |tool| tools.add(tool)).await?;
+        Ok(tools.finish())
     }
 
     async fn read_pages(
@@ -343,108 +324,6 @@ impl Default for ToolCallOptions<'_> {
     }
 }
 
-/// The tools of a server.
-#[derive(Debug, Default, PartialEq)]
-pub struct ToolListing {
-    /// The tools, as sent.
-    pub tools: Vec<Value>,
-    /// Whether some were left out because there are too many of them or they are too large.
-    pub is_cut: bool,
-}
-
-/// Whether a list takes further entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AddMore {
-    Yes,
-    No,
-}
-
-/// Why a tool cannot be called over HTTP: its arguments are to be repeated in headers that cannot be.
-fn header_defect(tool: json::Value<'_>) -> Option<&'static str> {
-    // Few tools have such marks; the others are not parsed for it.
-    if !tool.text().contains("x-mcp-header") || tree_bytes(tool.text(), MAX_ENTRY_BYTES).is_err() {
-        return None;
-    }
-    headers::defect(tree_of(tool)?.get("inputSchema")?)
-}
-
 fn tree_of(entry: json::Value<'_>) -> Option<Value> {
     serde_json::from_str(entry.text()).ok()
-}
-
-/// Collects tools page by page.
-#[derive(Debug, Default)]
-struct Listed {
-    listing: ToolListing,
-    names: HashSet<String>,
-    bytes: usize,
-}
-
-impl Listed {
-    /// Adds a tool with a valid name; of several with one name, the first is kept.
-    fn add(&mut self, tool: json::Value<'_>) -> AddMore {
-        let name = tool.member("name").filter(|name| name.shape() == Shape::String);
-        let name = name.filter(|name| name.len() <= MAX_NAME_BYTES * 6).map(|name| json::unquote(name.text()));
-        let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES) else {
-            return AddMore::Yes;
-        };
-        if self.names.contains(&*name) {
-            return AddMore::Yes;
-        }
-        let Ok(bytes) = tree_bytes(tool.text(), MAX_ENTRY_BYTES) else {
-            self.listing.is_cut = true;
-            return AddMore::Yes;
-        };
-        if self.listing.tools.len() >= MAX_TOOLS || self.bytes + bytes > MAX_TOOLS_BYTES {
-            self.listing.is_cut = true;
-            return AddMore::No;
-        }
-        let Some(tree) = tree_of(tool) else { return AddMore::Yes };
-        self.names.insert(name.into_owned());
-        self.bytes += bytes;
-        self.listing.tools.push(tree);
-        AddMore::Yes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listed(tools: impl IntoIterator<Item = Value>) -> Listed {
-        let mut listed = Listed::default();
-        for tool in tools {
-            if listed.add(json::Value::of(&tool.to_string())) == AddMore::No {
-                break;
-            }
-        }
-        listed
-    }
-
-    #[test]
-    fn of_several_tools_with_one_name_the_first_is_kept() {
-        let tools = [json!({ "name": "a", "x": 1 }), json!({ "name": "a", "x": 2 }), json!({ "name": "b" })];
-        let found = listed(tools.clone()).listing;
-        assert_eq!(found, ToolListing { tools: vec![tools[0].clone(), tools[2].clone()], is_cut: false });
-    }
-
-    #[test]
-    fn a_tool_without_a_usable_name_is_dropped() {
-        let long = "x".repeat(MAX_NAME_BYTES + 1);
-        let tools = [json!({ "name": "" }), json!({ "name": 5 }), json!({}), json!([]), json!({ "name": long })];
-        assert_eq!(listed(tools).listing, ToolListing::default());
-    }
-
-    #[test]
-    fn tools_are_bounded_in_number() {
-        let found = listed((0..MAX_TOOLS + 5).map(|n| json!({ "name": format!("t{n}") }))).listing;
-        assert_eq!((found.tools.len(), found.is_cut), (MAX_TOOLS, true));
-    }
-
-    #[test]
-    fn a_tool_that_is_too_large_is_left_out_and_the_next_is_kept() {
-        let large = json!({ "name": "large", "inputSchema": vec![1; MAX_ENTRY_BYTES / 16] });
-        let found = listed([large, json!({ "name": "small" })]).listing;
-        assert_eq!((found.tools, found.is_cut), (vec![json!({ "name": "small" })], true));
-    }
 }
