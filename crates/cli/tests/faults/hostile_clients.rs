@@ -230,6 +230,37 @@ fn results_of_many_values_are_bounded() {
     service.end();
 }
 
+/// Reads of a large result that is nested deeply, of all clients at one time.
+#[test]
+fn reading_parts_of_a_deep_result_holds_up_no_other_request() {
+    const DEPTH: usize = 900;
+    const READS: usize = 12;
+    let service = Service::start();
+    let program =
+        format!("let it = new Array(400000).fill(1.5); for (let i = 0; i < {DEPTH}; i++) it = [it]; return it");
+    let body = serde_json::json!({ "code": program, "maxOutputSize": 1_000, "maxHeapMB": 256 }).to_string();
+    let answer = post(&service.socket, "/v1/run", "", body.as_bytes());
+    let id = answer.split("\"resultId\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let id = id.unwrap_or_else(|| panic!("{}", &answer[..answer.len().min(500)]));
+    let path = format!("/v1/results/{id}?path={}%5B7%5D", "%5B0%5D".repeat(DEPTH));
+    let search = format!("/v1/results/{id}?search=zebra");
+    let bar = Bar::of(service.child.id());
+    std::thread::scope(|scope| {
+        for (address, expected) in [(&path, r#""text":"1.5""#), (&search, "0 matches")] {
+            for _ in 0..READS {
+                let service = &service;
+                scope.spawn(move || {
+                    let read = service.ask("GET", address);
+                    assert!(read.contains(expected), "{address}: {read}");
+                });
+            }
+        }
+        service.works("reads of a deep result");
+    });
+    bar.check("reads of a deep result", BODY_BYTES, 0, DEADLINE);
+    service.end();
+}
+
 #[test]
 fn long_headers_are_refused_unread() {
     let service = Service::start();

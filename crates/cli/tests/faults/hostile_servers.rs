@@ -165,9 +165,46 @@ fn large_replies_to_a_client_that_reads_slowly_count_in_its_bytes() {
 
 #[test]
 fn floods_are_read_and_dropped() {
-    for mode in ["notices", "changes", "stderr"] {
+    for mode in ["notices", "changes", "stderr", "pings"] {
         check(mode, ATTACK, &["string"], 0, 0);
     }
+}
+
+/// A server that asks, takes the answers and acknowledges none of them.
+#[test]
+fn answers_that_a_server_holds_are_bounded_in_connections_and_bytes() {
+    const MANY: usize = 100;
+    let user = User::new();
+    let script = user.write("server.py", include_str!("server.py"));
+    let http = HttpServer::start(&script, "http-pings");
+    let server = json!({ "url": format!("http://127.0.0.1:{}/mcp", http.port) });
+    std::fs::write(user.config(), json!({ "mcpServers": { "bad": server } }).to_string()).expect("written");
+    let mut client = user.serve();
+    assert_eq!(run_within(&mut client, "return 1", PLAIN_TIME), "1");
+    let bar = Bar::of(client.pid());
+    let end = run_within(&mut client, "return await bad.attack({})", PLAIN_TIME);
+    let held: usize =
+        end.strip_suffix(" answers").and_then(|held| held.parse().ok()).unwrap_or_else(|| panic!("{end}"));
+    assert!((1..MANY).contains(&held), "{held} answers on a connection each");
+    bar.check("http-pings", 0, 0, PLAIN_TIME);
+    assert_eq!(run_within(&mut client, "return 2", PLAIN_TIME), "2");
+    client.leave();
+}
+
+#[test]
+fn a_tool_that_is_left_out_is_named_with_the_reason() {
+    let user = User::new();
+    let script = user.write("server.py", include_str!("server.py"));
+    let config = json!({ "mcpServers": { "bad": { "command": "python3", "args": [script, "odd-tools"] } } });
+    std::fs::write(user.config(), config.to_string()).expect("written");
+    let long = format!("the tool {}… is left out: its name is longer than 1024 bytes", "l".repeat(100));
+    let expected = json!([
+        "the tool large is left out: its description and schemas take more than 4 MB of memory",
+        "the tool deep is left out: its schemas are nested deeper than 127 levels or have a number out of range",
+        long,
+        "a tool is left out: it has no name",
+    ]);
+    assert_eq!(notices(&user), expected);
 }
 
 #[test]

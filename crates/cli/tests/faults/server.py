@@ -6,6 +6,7 @@ of the tool's description.
 import json
 import sys
 import time
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 MODE = sys.argv[1]
@@ -48,6 +49,13 @@ def listed(params):
         return {**page, "nextCursor": str(first + 1000)} if first + 1000 < 100_000 else page
     if MODE == "one-page":
         return {"tools": many_tools(0, 100_000)}
+    if MODE == "odd-tools":
+        deep = {}
+        for _ in range(300):
+            deep = {"items": deep}
+        schemas = {"large": {"enum": list(range(500_000))}, "deep": deep, "l" * 2_000: {}}
+        tools = [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]
+        return {"tools": [*tools, {"description": "nameless"}, {"name": "attack", "inputSchema": {"type": "object"}}]}
     if MODE == "slow-list":
         time.sleep(600)
     if MODE == "says":
@@ -69,6 +77,23 @@ def text_reply(id, megabytes, before, after):
 
 def notice(method, **params):
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"
+
+
+def ping(id):
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": "ping"}).encode() + b"\n"
+
+
+HELD = threading.Semaphore(0)
+MANY_HELD = 100
+
+
+def held_answers():
+    """How many answers to its own requests were received and not acknowledged, as far as that can be told in some seconds."""
+    until = time.monotonic() + 3
+    count = 0
+    while count <= MANY_HELD and time.monotonic() < until:
+        count += HELD.acquire(timeout=0.1)
+    return count
 
 
 def attack(id):
@@ -94,6 +119,10 @@ def attack(id):
     else:
         if MODE == "notices":
             yield from (notice("notifications/message", level="info", data="x" * MB) for _ in range(100))
+        elif MODE == "pings":
+            # It reads none of the answers before it has asked all.
+            yield from (ping("x" * MB) for _ in range(100))
+            yield from (ping("%d %s" % (n, "x" * 900)) for n in range(5_000))
         elif MODE == "changes":
             yield from (notice("notifications/tools/list_changed") for _ in range(50_000))
         elif MODE == "stderr":
@@ -118,13 +147,20 @@ def answered(message):
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        is_event = MODE == "http-event" and message["method"] == "tools/call"
+        if "method" not in message:
+            HELD.release()
+            time.sleep(600)
+        is_event = MODE in ("http-event", "http-pings") and message["method"] == "tools/call"
         self.send_response(200 if "id" in message else 202)
         self.send_header("Content-Type", "text/event-stream" if is_event else "application/json")
         self.end_headers()
-        if is_event:
-            self.wfile.write(b"data: ")
         try:
+            if is_event and MODE == "http-pings":
+                for n in range(3_000):
+                    self.wfile.write(b"data: " + ping("%d %s" % (n, "x" * 900)) + b"\n")
+                OK["content"][0]["text"] = "%d answers" % held_answers()
+            if is_event:
+                self.wfile.write(b"data: ")
             if message["method"] == "tools/call":
                 for piece in attack(message["id"]):
                     self.wfile.write(piece)
