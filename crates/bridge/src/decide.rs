@@ -2,12 +2,16 @@
 //!
 //! A call that is denied fails with the rule's reason. A call that must be asked about waits for its run's approver, and is
 //! then decided once more: the configuration may have changed meanwhile, and arguments that a person edited are new ones.
+//! A call that a person was asked about before this process had its run is not decided by the policy of now alone (`kept`).
 //! What is let through is counted before it is sent, so that calls made at the same time share a rule's limit.
 
 mod counted;
+mod kept;
 mod refusals;
+mod subject;
 
 use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,9 +20,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
-use toolgate_policy::{Action, CallCounts, Cause, Foreknown, Policy, PolicyCall, PolicyDecision, Rule, Traits};
+use toolgate_policy::{Action, CallCounts, Cause, Foreknown, Policy, PolicyCall, PolicyDecision, Rule};
 use toolgate_wire::report::DecisionRecord;
-use toolgate_wire::{CallErrorCode, CallId, CallState, Profile, Target};
+use toolgate_wire::{CallErrorCode, CallId, Profile};
 
 use super::RequestContext;
 use super::day_counts::{DayCounts, MemoryCounts, Today};
@@ -28,8 +32,11 @@ use crate::approvals::{AskedCall, RememberedRules, Verdict};
 
 pub(super) use counted::CountedCall;
 use counted::{Counting, WaitingCall, note_counted};
-pub(super) use refusals::expired;
-use refusals::{cannot_ask, cannot_count, denied, denied_by_person, other_approvers, too_late_to_ask};
+use kept::{asked_about, was_answered_for};
+pub(super) use kept::{note_recorded_refusal, open_question, refused_before};
+use refusals::{cannot_ask, cannot_count, denied, other_approvers, too_late_to_ask};
+pub(super) use refusals::{denied_by_person, expired};
+pub(super) use subject::Subject;
 
 /// How the local user is named in rules.
 pub(super) const LOCAL: &str = "local";
@@ -38,18 +45,8 @@ const DIRECT: &str = "direct";
 /// How often a call is decided about anew because others were counted at the same time.
 const MAX_ROUNDS: usize = 16;
 
-/// What the policy is asked about: a tool, or a host function.
-#[derive(Debug, Clone)]
-pub(super) struct Subject {
-    /// What is called, by its own names.
-    pub(super) target: Target,
-    /// `backend.tool` by their own names, or the function's name.
-    path: Arc<str>,
-    /// `backend.tool` as programs write it, where that is another spelling.
-    pub(super) spelling: Option<String>,
-    /// What is known about its effects.
-    pub(super) traits: Traits,
-}
+/// Whether arguments that a person edited can be sent.
+pub(super) type EditCheck<'e> = Pin<Box<dyn Future<Output = Result<(), HostError>> + Send + 'e>>;
 
 /// What the policy keeps of one run: the calls that were let through, and what was decided about each.
 #[derive(Debug, Default)]
@@ -168,15 +165,25 @@ impl CallPolicy {
 
     /// Decides about a call, asks where that is needed, and gives the arguments to send. The call is counted: one that is not sent
     /// after all is to be [taken back](CallPolicy::take_back).
-    pub(super) async fn permit(
+    pub(super) async fn permit<'e>(
         &self,
         subject: &Subject,
         arguments: Value,
         asked: &RequestContext,
-        check_edited: impl Fn(&Value) -> Result<(), HostError>,
+        check_edited: impl Fn(Value) -> EditCheck<'e>,
     ) -> Result<(Value, CountedCall), HostError> {
-        let is_remembered = |decision: &PolicyDecision| self.is_remembered(subject, &arguments, decision, asked);
-        let (decision, counted) = self.decide(subject, &arguments, asked, None, is_remembered).await?;
+        if let Some(refused) = refused_before(&subject.target, asked).await {
+            return Err(refused);
+        }
+        let kept = open_question(asked);
+        let is_let_through = |decision: &PolicyDecision| match decision.action {
+            // What a person was asked about waits for the answer, whatever the policy says by now.
+            _ if kept.is_some() => false,
+            Action::Allow => true,
+            Action::Ask => self.is_remembered(subject, &arguments, decision, asked),
+            Action::Deny => false,
+        };
+        let (decision, counted) = self.decide(subject, &arguments, asked, None, is_let_through).await?;
         let mut record = noted(&decision);
         let note = |record: DecisionRecord| asked.run.iter().for_each(|run| run.note(asked.call_id, record.clone()));
         match (decision.action, counted) {
@@ -190,6 +197,7 @@ impl CallPolicy {
                 Ok((arguments, counted))
             }
             (_, Counting::Waits(today)) => {
+                let mut record = kept.map_or(record, |kept| asked_about(kept.rule));
                 let waits = WaitingCall::new(self, subject, &decision, asked, today);
                 let answer = self.ask(subject, arguments, &waits, &mut record, check_edited).await;
                 note(record);
@@ -211,22 +219,22 @@ impl CallPolicy {
         answer.is_some()
     }
 
-    /// Decides, and counts the call where it is let through: it is allowed, or its question `is_answered`. A call that a person is to
-    /// be asked about counts in its run only. `waits` is the same call, where it was asked about before.
+    /// Decides, and counts the call where it `is_let_through`. One that is denied is not; one that a person is to be asked about
+    /// counts in its run only. `waits` is the same call, where it was asked about before.
     async fn decide(
         &self,
         subject: &Subject,
         arguments: &Value,
         asked: &RequestContext,
         waits: Option<&WaitingCall<'_>>,
-        is_answered: impl Fn(&PolicyDecision) -> bool,
+        is_let_through: impl Fn(&PolicyDecision) -> bool,
     ) -> Result<(PolicyDecision, Counting), HostError> {
         for _ in 0..MAX_ROUNDS {
             let policy = self.current();
             let mut today = self.look_up(&policy, subject, asked).await?;
             let decide = |today: Option<&Today>| self.decide_in_run(&policy, subject, arguments, asked, waits, today);
             let decision = decide(today.as_ref());
-            if decision.action == Action::Deny || (decision.action == Action::Ask && !is_answered(&decision)) {
+            if decision.action == Action::Deny || !is_let_through(&decision) {
                 return Ok((decision, Counting::Waits(today)));
             }
             let mut counted = CountedCall::in_run(subject, &decision);
@@ -374,18 +382,6 @@ impl CallPolicy {
         }
     }
 
-    /// Counts a call of a run that goes on from its record if it was sent, and notes what the policy in force now says about
-    /// it: the record does not have what was decided then.
-    pub(super) fn note_repeated(&self, subject: &Subject, arguments: &Value, asked: &RequestContext, state: CallState) {
-        let (policy, Some(run)) = (self.current(), &asked.run) else { return };
-        let mut usage = run.usage.lock();
-        let decision = with_call(subject, arguments, asked, |call| policy.decide(call, &usage, &CallCounts::default()));
-        if policy.needs_usage() && state != CallState::NotSent {
-            usage.add(&subject.path, decision.rule.as_deref());
-        }
-        run.note(asked.call_id, noted(&decision));
-    }
-
     /// A call that was counted is not sent.
     pub(super) fn take_back(&self, counted: &CountedCall, run: Option<&RunCalls>) {
         self.take_back_in_run(counted, run);
@@ -413,13 +409,13 @@ impl CallPolicy {
         }
     }
 
-    async fn ask(
+    async fn ask<'e>(
         &self,
         subject: &Subject,
         arguments: Value,
         waits: &WaitingCall<'_>,
         record: &mut DecisionRecord,
-        check_edited: impl Fn(&Value) -> Result<(), HostError>,
+        check_edited: impl Fn(Value) -> EditCheck<'e>,
     ) -> Result<(Value, CountedCall), HostError> {
         let (decision, asked) = (waits.decision, waits.asked);
         let Some(approver) = &asked.approver else {
@@ -447,7 +443,13 @@ impl CallPolicy {
             expires,
             form: None,
         };
-        match tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired) {
+        let verdict = match asked.kept_question() {
+            // Its time goes on from when it was asked, and is not that of the rule of now.
+            Some(_) => approver.ask(call).await,
+            None => tokio::time::timeout(expires, approver.ask(call)).await.unwrap_or(Verdict::Expired),
+        };
+        let asked_by = record.rule.clone();
+        match verdict {
             Verdict::Expired => {
                 record.verdict = Some("expired");
                 Err(expired(&subject.target))
@@ -461,18 +463,18 @@ impl CallPolicy {
                 record.verdict = Some("edited");
                 record.edited(&text, &edited);
                 let edited = read_edited(&edited, &arguments)?;
-                check_edited(&edited)?;
+                check_edited(edited.clone()).await?;
                 let counted = self.check_again(subject, &edited, waits).await?;
                 Ok((edited, counted))
             }
             Verdict::Deny { reason } => {
                 record.verdict = Some("denied");
-                Err(denied_by_person(subject, &reason, decision))
+                Err(denied_by_person(&subject.target, &reason, asked_by.as_deref()))
             }
             Verdict::Stop { reason } => {
                 record.verdict = Some("stopped");
                 asked.stop_run(&reason).await;
-                Err(denied_by_person(subject, &reason, decision))
+                Err(denied_by_person(&subject.target, &reason, asked_by.as_deref()))
             }
         }
     }
@@ -485,8 +487,10 @@ impl CallPolicy {
         arguments: &Value,
         waits: &WaitingCall<'_>,
     ) -> Result<CountedCall, HostError> {
-        let is_answered = |decision: &PolicyDecision| was_answered_for(decision, waits.decision, waits.asked);
-        let decided = self.decide(subject, arguments, waits.asked, Some(waits), is_answered).await?;
+        let is_let_through = |decision: &PolicyDecision| {
+            decision.action == Action::Allow || was_answered_for(decision, waits.decision, waits.asked)
+        };
+        let decided = self.decide(subject, arguments, waits.asked, Some(waits), is_let_through).await?;
         match decided {
             (_, Counting::Counted(counted)) => Ok(CountedCall { was_asked: true, ..counted }),
             (decision, Counting::Waits(_)) if decision.action == Action::Deny => Err(denied(subject, &decision)),
@@ -499,97 +503,8 @@ impl CallPolicy {
     }
 }
 
-/// Whether the answer to the question of `before` also answers the question of `decision`: the same rule asks, or one that the
-/// same person may answer. In a run that was paused the person was asked by the rule of the kept question, not by `before`.
-fn was_answered_for(decision: &PolicyDecision, before: &PolicyDecision, asked: &RequestContext) -> bool {
-    let call = u32::try_from(asked.call_id).map(CallId).ok();
-    let approver = asked.approver.as_ref().zip(call);
-    let has_approvers =
-        |decision: &PolicyDecision| decision.rule.as_ref().is_some_and(|rule| !rule.approvers.is_empty());
-    let (asked_by, had_approvers) = match approver.and_then(|(approver, call)| approver.kept_question(call)) {
-        Some(kept) => (kept.rule_key, !kept.approvers.is_empty()),
-        None => (rule_key(before), has_approvers(before)),
-    };
-    // Without approvers the caller of the run decides.
-    if rule_key(decision) == asked_by || (!has_approvers(decision) && !had_approvers) {
-        return true;
-    }
-    let answered = approver.and_then(|(approver, call)| approver.answered(call));
-    let reviewer = answered.and_then(|answered| answered.reviewer);
-    match decision.rule.as_ref().filter(|rule| !rule.approvers.is_empty()) {
-        Some(rule) => {
-            reviewer.is_some_and(|reviewer| rule.approvers.iter().any(|approver| approver.matches(&reviewer)))
-        }
-        None => reviewer.is_none_or(|reviewer| reviewer == caller_name(asked)),
-    }
-}
-
 fn rule_key(decision: &PolicyDecision) -> Option<String> {
     decision.rule.as_ref().map(|rule| rule.approval_key())
-}
-
-impl Subject {
-    fn new(target: Target, traits: Traits) -> Self {
-        Subject { path: target.to_string().into(), target, spelling: None, traits }
-    }
-
-    /// A tool of the catalog.
-    pub(super) fn of(found: ToolRef<'_>) -> Self {
-        let (backend, tool) = (found.backend.name(), found.tool().name.as_str());
-        let (path, spelling) = (found.path(), found.spelling());
-        Subject {
-            target: Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() },
-            spelling: (spelling != path).then_some(spelling),
-            path: path.into(),
-            traits: Traits::of(backend, tool, found.tool().annotations()),
-        }
-    }
-
-    /// A request of a client to a backend that only reads.
-    pub(super) fn request(backend: &str, method: &str) -> Self {
-        let target = Target::Tool { backend: backend.to_owned(), tool: method.to_owned() };
-        Subject::new(target, Traits { read_only: true, destructive: false, ..Traits::UNKNOWN })
-    }
-
-    /// A host function, of which it is known whether this call changes nothing.
-    pub(super) fn function(name: &str, reads_only: bool) -> Self {
-        let known = Traits { read_only: true, destructive: false, ..Traits::UNKNOWN };
-        let traits = if reads_only { known } else { Traits::UNKNOWN };
-        Subject::new(Target::Function(name.to_owned()), traits)
-    }
-
-    /// A tool that there is not.
-    pub(super) fn unknown_tool(backend: &str, tool: &str) -> Self {
-        let target = Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() };
-        Subject::new(target, Traits::of(backend, tool, None))
-    }
-
-    /// A tool that there is not, by the path that a person typed.
-    pub(super) fn unknown(path: &str) -> Self {
-        match path.split_once('.') {
-            Some((backend, tool)) => Subject::unknown_tool(backend, tool),
-            None => Subject::new(Target::Function(path.to_owned()), Traits::of("", path, None)),
-        }
-    }
-
-    /// The call that a policy decides about.
-    pub(super) fn with_call<T>(&self, asked: QuestionedCall<'_>, use_call: impl FnOnce(&PolicyCall<'_>) -> T) -> T {
-        let path = &*self.path;
-        let paths = [path, self.spelling.as_deref().unwrap_or(path)];
-        let (backend, tool) = match &self.target {
-            Target::Tool { backend, tool } => (backend.as_str(), tool.as_str()),
-            Target::Function(name) => ("", name.as_str()),
-        };
-        use_call(&PolicyCall {
-            paths: if self.spelling.is_some() { &paths } else { &paths[..1] },
-            backend,
-            tool,
-            traits: self.traits,
-            caller: asked.caller,
-            profile: asked.profile,
-            args: asked.arguments,
-        })
-    }
 }
 
 /// What the policy certainly does to a call of a chain that is not made yet.

@@ -1,14 +1,15 @@
 //! What would happen to a call, decided without making it: for runs whose writes are reviewed first.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
 use toolgate_functions::{AliasedTool, HostFunction, Registry};
 use toolgate_policy::{Action, Policy, PolicyDecision};
+use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallErrorCode, Target};
 
-use super::decide::{Subject, expired};
-use super::{Access, Bridge, RequestContext, ScopedCatalog, may_come_up};
+use super::decide::{Subject, denied_by_person, expired};
+use super::{Access, Bridge, RequestContext, ScopedCatalog};
 use crate::marks::has_marks;
 
 /// A call that the policy allows or asks about.
@@ -28,17 +29,18 @@ impl Foretold {
         self.reads_only && self.decision.action == Action::Allow
     }
 
+    /// What the policy says, as reports have it; `None` where no rule is about the call.
+    pub fn record(&self) -> Option<DecisionRecord> {
+        let rule = self.decision.rule.as_ref().map(|rule| rule.id.clone());
+        let is_told = rule.is_some() || self.decision.action != Action::Allow;
+        let record = DecisionRecord { action: self.decision.action.name(), rule, ..DecisionRecord::default() };
+        is_told.then_some(record)
+    }
+
     /// The error of a call that a person denied.
     pub fn denied(&self, reason: &str) -> HostError {
-        let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        let mut data = Map::new();
-        if let Some(rule) = &self.decision.rule {
-            data.insert("rule".to_owned(), json!(rule.id));
-        }
-        data.insert("do".to_owned(), json!("ask"));
-        data.insert("reason".to_owned(), json!(reason));
-        HostError::not_sent(CallErrorCode::Denied, format!("a person denied {}{why}", self.target))
-            .with_data(Value::Object(data))
+        let rule = self.decision.rule.as_ref().map(|rule| rule.id.as_str());
+        denied_by_person(&self.target, reason, rule)
     }
 
     /// The error of a call whose question expired.
@@ -99,7 +101,7 @@ impl Bridge {
         asked: &RequestContext,
     ) -> Result<Foretold, HostError> {
         match (self.foretell(target, arguments, functions, asked), target) {
-            (Err(refused), Target::Tool { backend, .. }) if may_come_up(&refused) => {
+            (Err(refused), Target::Tool { backend, .. }) if self.may_come_up(&refused, backend, asked) => {
                 self.wait_until_up(backend, asked, refused).await?;
                 self.foretell(target, arguments, functions, asked)
             }

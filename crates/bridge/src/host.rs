@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::host::{HeldBytes, Question, Target};
-use toolgate_engine::{Host, HostCall, HostError, HostFuture};
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, RepeatedCall};
 
 use super::{AllowedEffects, Bridge, RequestContext, ScopedCatalog, not_read_only};
 use toolgate_catalog::{Catalog, ToolRef};
@@ -230,9 +230,8 @@ impl Host for RunHost {
         self.tools
     }
 
-    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
-        let asked = RequestContext { call_id: u64::from(id.0), ..self.asked.clone() };
-        self.bridge.note_repeated(target, args, &self.functions, &asked, state);
+    fn repeated(&self, call: RepeatedCall<'_>) {
+        self.bridge.note_repeated(call, &self.functions, &self.asked_by(call.id));
     }
 
     fn decision(&self, id: CallId) -> Option<DecisionRecord> {

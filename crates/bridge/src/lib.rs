@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
-use toolgate_engine::HostError;
+use toolgate_engine::{HostError, RepeatedCall};
 use toolgate_functions::{CallContext, ErrorCode, FunctionAnswer, FunctionError, Registry};
 use toolgate_mcp::{bounded_tree, process_budget};
 
@@ -56,7 +56,7 @@ use toolgate_catalog::{ArgumentProblem, Backend, BackendState, Catalog, CatalogH
 pub use day_counts::{CountError, CountFuture, DayCounts};
 pub use decide::RunCalls;
 pub use decide::foresee;
-use decide::{CallPolicy, Subject};
+use decide::{CallPolicy, EditCheck, Subject, note_recorded_refusal, open_question, refused_before};
 pub use explain::{Explained, QuestionedCall, caller_in_rules, standing_applies, standing_words};
 pub use foretell::{Foretold, stages};
 use host::MAX_TREE_BYTES;
@@ -183,27 +183,23 @@ impl Bridge {
             return Ok(());
         }
         let subject = Subject::request(backend, method);
-        let unchanged =
-            |_: &Value| Err(HostError::not_sent(CallErrorCode::InvalidArguments, "such a request cannot be edited"));
+        let unchanged = |_: Value| -> EditCheck<'_> {
+            let refused = HostError::not_sent(CallErrorCode::InvalidArguments, "such a request cannot be edited");
+            Box::pin(std::future::ready(Err(refused)))
+        };
         self.policy.permit(&subject, params, asked, unchanged).await.map(|_| ())
     }
 
-    /// Counts a call of a run that goes on from its record, and notes what the policy says about it.
-    pub(crate) fn note_repeated(
-        &self,
-        target: &Target,
-        args: &[u8],
-        functions: &Registry,
-        asked: &RequestContext,
-        state: CallState,
-    ) {
+    /// Counts a call of a run that goes on from its record, and notes what the record says was decided about it.
+    pub(crate) fn note_repeated(&self, call: RepeatedCall<'_>, functions: &Registry, asked: &RequestContext) {
+        note_recorded_refusal(call, asked);
         if self.policy.current().allows_everything() {
             return;
         }
         // A call whose arguments take more was not made.
-        let tree = std::str::from_utf8(args).ok().map(|args| bounded_tree(args, MAX_TREE_BYTES));
+        let tree = std::str::from_utf8(call.args).ok().map(|args| bounded_tree(args, MAX_TREE_BYTES));
         let Some(Ok(arguments)) = tree else { return };
-        let (subject, arguments) = match target {
+        let (subject, arguments) = match call.target {
             Target::Tool { backend, tool } => match self.subject(backend, tool, asked) {
                 Ok(subject) => (subject, arguments),
                 Err(_) => return,
@@ -213,7 +209,22 @@ impl Bridge {
                 aliased.unwrap_or_else(|| (Subject::function(name, false), arguments))
             }
         };
-        self.policy.note_repeated(&subject, &arguments, asked, state);
+        self.policy.note_repeated(&subject, &arguments, asked, call);
+    }
+
+    /// The error of a call that a person has decided about, so that it is not made: whatever the policy, the catalog and the
+    /// tool's schema are by now. Ends the run where the person stopped it.
+    pub async fn refused_before(&self, target: &Target, asked: &RequestContext) -> Option<HostError> {
+        let own = match target {
+            Target::Tool { backend, tool } => self.subject(backend, tool, asked).ok().map(|subject| subject.target),
+            Target::Function(_) => None,
+        };
+        refused_before(own.as_ref().unwrap_or(target), asked).await
+    }
+
+    /// Whether no rule and no question of a person is about this call.
+    fn is_free(&self, asked: &RequestContext) -> bool {
+        self.policy.current().allows_everything() && open_question(asked).is_none()
     }
 
     /// The policy in force.
@@ -249,18 +260,22 @@ impl Bridge {
     ) -> Result<Answer, HostError> {
         let arguments = Value::Object(arguments);
         check_time(&asked)?;
-        let admitted = match self.admit(backend, tool, &arguments, &asked) {
-            Err(refused) if may_come_up(&refused) => {
-                Box::pin(self.admit_once_up(backend, tool, &arguments, &asked, refused)).await?
-            }
-            admitted => admitted?,
-        };
-        if self.policy.current().allows_everything() {
+        if asked.kept_question().is_some() {
+            Box::pin(self.check_refusal(backend, tool, &asked)).await?;
+        }
+        let admitted = self.admit_now(backend, tool, &arguments, &asked).await?;
+        if self.is_free(&asked) {
             let answer = self.send(admitted, arguments, asked)?.await?;
             self.tell(backend, tool, &answer);
             return Ok(answer);
         }
         Box::pin(self.decide_by_rules_and_send(backend, tool, admitted, arguments, asked)).await
+    }
+
+    /// Fails where a person has decided that the call is not made.
+    async fn check_refusal(&self, backend: &str, tool: &str, asked: &RequestContext) -> Result<(), HostError> {
+        let target = Target::Tool { backend: backend.to_owned(), tool: tool.to_owned() };
+        self.refused_before(&target, asked).await.map_or(Ok(()), Err)
     }
 
     /// The same where there are rules.
@@ -277,11 +292,17 @@ impl Bridge {
             // The first rules came meanwhile.
             None => self.subject(backend, tool, &asked)?,
         };
-        let check = |edited: &Value| self.admit(backend, tool, edited, &asked).map(|_| ());
-        let (arguments, counted) = self.policy.permit(&subject, arguments, &asked, check).await?;
+        let context: &RequestContext = &asked;
+        let check = |edited: Value| -> EditCheck<'_> {
+            Box::pin(async move { self.admit_now(backend, tool, &edited, context).await.map(drop) })
+        };
+        let (arguments, counted) = self.policy.permit(&subject, arguments, context, check).await?;
         let (approver, run, call) = (asked.approver.clone(), asked.run.clone(), asked.call_id);
         // A person may have taken hours.
-        let sent = if counted.was_asked { self.admit(backend, tool, &arguments, &asked) } else { Ok(admitted) };
+        let sent = match counted.was_asked {
+            true => self.admit_now(backend, tool, &arguments, &asked).await,
+            false => Ok(admitted),
+        };
         let answer = match sent.and_then(|admitted| self.send(admitted, arguments, asked)) {
             Ok(answer) => answer.await,
             Err(refused) => Err(refused),
@@ -342,14 +363,19 @@ impl Bridge {
     ) -> Result<FunctionAnswer, FunctionError> {
         let decided_here = functions.get(name).is_some_and(|function| !function.is_tool());
         let mut args = Value::Array(args);
-        if decided_here && !self.policy.current().allows_everything() {
+        let refused = |error: HostError| {
+            let denied = FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(error.code.as_str());
+            FunctionError { data: error.data, ..denied }
+        };
+        if asked.kept_question().is_some() {
+            let before = Box::pin(self.refused_before(&Target::Function(name.to_owned()), &asked)).await;
+            before.map_or(Ok(()), |error| Err(refused(error)))?;
+        }
+        if decided_here && !self.is_free(&asked) {
             let reads_only = functions.get(name).is_some_and(|function| function.reads_only_with(&args));
             let subject = Subject::function(name, reads_only);
-            (args, _) = self.policy.permit(&subject, args, &asked, |_| Ok(())).await.map_err(|error| {
-                let denied =
-                    FunctionError::new(ErrorCode::Refused, error.message).with_custom_code(error.code.as_str());
-                FunctionError { data: error.data, ..denied }
-            })?;
+            let any = |_: Value| -> EditCheck<'_> { Box::pin(std::future::ready(Ok(()))) };
+            (args, _) = self.policy.permit(&subject, args, &asked, any).await.map_err(refused)?;
         }
         let Value::Array(args) = args else { return Err(FunctionError::failed("the arguments are no list")) };
         // One that is a tool is noted when it calls the tool.
@@ -414,17 +440,36 @@ impl Bridge {
 }
 
 impl Bridge {
-    /// The same for a tool that is not known because its backend is not up: waits for the backend first.
-    async fn admit_once_up(
+    /// The same once more where the backend is not up and may have other tools, or other schemas, than are known of it: it is
+    /// started and waited for first.
+    async fn admit_now(
         &self,
         backend: &str,
         tool: &str,
         arguments: &Value,
         asked: &RequestContext,
-        refused: HostError,
     ) -> Result<AdmittedCall, HostError> {
-        self.wait_until_up(backend, asked, refused).await?;
-        self.admit(backend, tool, arguments, asked)
+        match self.admit(backend, tool, arguments, asked) {
+            Err(refused) if self.may_come_up(&refused, backend, asked) => {
+                Box::pin(self.wait_until_up(backend, asked, refused)).await?;
+                self.admit(backend, tool, arguments, asked)
+            }
+            admitted => admitted,
+        }
+    }
+
+    /// Whether a call was refused because its backend is not up: by its state, or by what was known of its tools before.
+    fn may_come_up(&self, refused: &HostError, backend: &str, asked: &RequestContext) -> bool {
+        match refused.code {
+            CallErrorCode::NotReady | CallErrorCode::FailedToStart => true,
+            CallErrorCode::InvalidArguments | CallErrorCode::ReadOnly => {
+                let catalog = self.catalog.load();
+                let view = ScopedCatalog::new(&catalog, &asked.access, &asked.tools);
+                let state = view.backend(backend).map(Backend::state);
+                matches!(state, Some(BackendState::Starting | BackendState::Cached | BackendState::Failed { .. }))
+            }
+            _ => false,
+        }
     }
 
     /// Starts a backend again that refused a call because it is not up, and waits for it within the time of the run.
@@ -449,11 +494,6 @@ struct AdmittedCall {
     reads_only: bool,
     /// What the policy is asked about, where there are rules.
     subject: Option<Subject>,
-}
-
-/// Whether a call was refused because its backend is not up.
-fn may_come_up(refused: &HostError) -> bool {
-    matches!(refused.code, CallErrorCode::NotReady | CallErrorCode::FailedToStart)
 }
 
 /// Whether the run around a call still goes on: nothing is sent after its end.

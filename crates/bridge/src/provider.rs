@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::HostError;
 
 use super::{Access, RunCalls};
-use crate::approvals::Approver;
+use crate::approvals::{Approver, KeptQuestion};
 use toolgate_backends::ReplyMode;
 use toolgate_mcp::result::{ToolFault, ToolResult, Wrapping};
 use toolgate_mcp::{JsonText, Progress, TraceContext};
-use toolgate_wire::{ByteBudget, BytePermit, CallErrorCode, CallRate, CallState, CallerScope, Profile};
+use toolgate_wire::{ByteBudget, BytePermit, CallErrorCode, CallId, CallRate, CallState, CallerScope, Profile};
 
 /// The most memory that an answer takes where it becomes a tree.
 const MAX_TREE_BYTES: usize = 128 << 20;
@@ -114,6 +114,18 @@ impl RequestContext {
             caller: caller.fairness.unwrap_or_default(),
             ..RequestContext::default()
         }
+    }
+
+    /// The approver of the run, with the number of this call in it.
+    pub(super) fn approver_of_call(&self) -> Option<(&dyn Approver, CallId)> {
+        let call = u32::try_from(self.call_id).map(CallId).ok()?;
+        Some((self.approver.as_deref()?, call))
+    }
+
+    /// The question about this call that is kept with its run.
+    pub(super) fn kept_question(&self) -> Option<KeptQuestion> {
+        let (approver, call) = self.approver_of_call()?;
+        approver.kept_question(call)
     }
 
     /// Notes in the run that the call is about to be sent. `false` where it must not be any more, because the run begins again.

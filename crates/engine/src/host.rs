@@ -30,6 +30,21 @@ pub struct HostCall {
     pub args: String,
 }
 
+/// A call that is repeated from a record: it is not made, but was.
+#[derive(Debug, Clone, Copy)]
+pub struct RepeatedCall<'a> {
+    /// Its number in the run.
+    pub id: CallId,
+    /// What it invoked.
+    pub target: &'a Target,
+    /// JSON text of its arguments.
+    pub args: &'a [u8],
+    /// What is known about its effect.
+    pub state: CallState,
+    /// JSON text of its value, or of the fields of its error.
+    pub body: Result<&'a [u8], &'a [u8]>,
+}
+
 /// Answers a program's calls and questions.
 pub trait Host: Send + Sync + 'static {
     /// Makes a call. The future may be dropped when the run ends.
@@ -57,9 +72,10 @@ pub trait Host: Send + Sync + 'static {
         false
     }
 
-    /// A call that is repeated from a record, with what is known about its effect: it is not made, but was.
-    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
-        let _ = (id, target, args, state);
+    /// A call that is repeated from a record, with its answer. Each one that the program gets an answer to without a call of
+    /// [`Host::call`] comes here once, before [`Host::decision`] is asked about it.
+    fn repeated(&self, call: RepeatedCall<'_>) {
+        let _ = call;
     }
 
     /// What the host's policy decided about a call that it has answered, now or in the record; asked once for each call.
@@ -87,6 +103,11 @@ pub trait HostLayer: Send + Sync + 'static {
 
     /// See [`Host::call`].
     fn make_call(&self, call: HostCall) -> HostFuture;
+
+    /// Notes a call that is repeated from a record, before the host behind does.
+    fn note_repeated(&self, call: RepeatedCall<'_>) {
+        let _ = call;
+    }
 
     /// What this layer itself decided about a call; it comes before what the host behind has decided.
     fn take_own_decision(&self, id: CallId) -> Option<DecisionRecord> {
@@ -116,8 +137,9 @@ impl<L: HostLayer> Host for L {
         self.inner().is_read_only(target)
     }
 
-    fn repeated(&self, id: CallId, target: &Target, args: &[u8], state: CallState) {
-        self.inner().repeated(id, target, args, state);
+    fn repeated(&self, call: RepeatedCall<'_>) {
+        self.note_repeated(call);
+        self.inner().repeated(call);
     }
 
     fn decision(&self, id: CallId) -> Option<DecisionRecord> {

@@ -80,7 +80,7 @@ mod with_runtime;
 pub use engine::{
     ComputeOptions, Engine, EngineBuilder, EngineChoice, IsolationMode, MigrationTarget, Request, UnknownEngine,
 };
-pub use host::{Functions, Host, HostCall, HostError, HostFuture, HostLayer};
+pub use host::{Functions, Host, HostCall, HostError, HostFuture, HostLayer, RepeatedCall};
 pub use migrate::RacePolicy;
 pub use observer::Observer;
 pub use process::{StartError, WorkerCommand};

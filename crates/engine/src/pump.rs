@@ -14,9 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, MutexGuard};
 use toolgate_wire::frame::{End, Layers, Question, Stream, Target};
 use toolgate_wire::limits::{self, MAX_ARGUMENTS, MAX_NAME};
-use toolgate_wire::{
-    CallId, CallRecord, CallState, Destination, Failure, FromWorker, Limits, Logs, Moved, Start, ToWorker,
-};
+use toolgate_wire::{CallId, CallRecord, Destination, Failure, FromWorker, Limits, Logs, Moved, Start, ToWorker};
 
 use crate::call_replies::{CallReplies, PendingReply, RunSoFar, WorkerClock, panicked};
 use crate::clock::CpuClock;
@@ -521,13 +519,6 @@ impl Pump {
         if let (Some(observer), Ok(args)) = (&self.observer, std::str::from_utf8(args)) {
             observer.call_noted(index, args, Some(then));
         }
-    }
-
-    /// Answers a call with what is recorded.
-    pub(crate) fn answer_from_record(&self, id: CallId, state: CallState, body: Result<Vec<u8>, Vec<u8>>) {
-        let decision = self.host.decision(id);
-        self.ledger().repeat_end(id, Duration::ZERO, state, &body, decision);
-        self.replies.channel.send(&ToWorker::Reply { id, now: wall_clock(), body }, Some(state));
     }
 
     /// Polls the call once; a future that is not ready is spawned on the runtime.

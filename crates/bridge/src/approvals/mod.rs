@@ -94,10 +94,15 @@ pub enum Verdict {
 /// A question about a call that is kept with its run. The policy may have changed since it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptQuestion {
+    /// [`AskedCall::rule`].
+    pub rule: Option<String>,
     /// [`AskedCall::rule_key`] of the rule that asked.
     pub rule_key: Option<String>,
     /// [`AskedCall::approvers`].
     pub approvers: Vec<String>,
+    /// Whether the answer was acted on before the call came to the bridge. Otherwise the bridge asks for it before it goes by the
+    /// policy of now.
+    pub is_acted_on: bool,
 }
 
 /// Whether a call waits for a login.
@@ -144,6 +149,13 @@ pub trait Approver: Send + Sync {
 
     /// The question about a call that was asked first, also before this process had the run.
     fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
+        let _ = call;
+        None
+    }
+
+    /// The verdict that this call is not made, where a person has decided so or decided too late; also before this process had
+    /// the run. It holds whatever the policy says by now.
+    fn refusal(&self, call: CallId) -> Option<Verdict> {
         let _ = call;
         None
     }

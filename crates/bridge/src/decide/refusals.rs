@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use toolgate_engine::HostError;
-use toolgate_policy::PolicyDecision;
+use toolgate_policy::{Action, PolicyDecision};
+use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallErrorCode, Target};
 
 use super::Subject;
@@ -10,13 +11,14 @@ use crate::day_counts::CountError;
 
 pub(super) fn denied(subject: &Subject, decision: &PolicyDecision) -> HostError {
     let message = format!("{} is denied by the policy: {}", subject.target, decision.reason());
-    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision, None))
+    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision))
 }
 
-pub(super) fn denied_by_person(subject: &Subject, reason: &str, decision: &PolicyDecision) -> HostError {
+/// `rule` is the one that asked.
+pub(crate) fn denied_by_person(target: &Target, reason: &str, rule: Option<&str>) -> HostError {
     let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    let message = format!("a person denied {}{why}", subject.target);
-    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision, Some(reason)))
+    let message = format!("a person denied {target}{why}");
+    HostError::not_sent(CallErrorCode::Denied, message).with_data(fields(rule, Action::Ask, reason))
 }
 
 /// A person approved what another rule asks others about: arguments that the person edited, or a call whose rule has changed.
@@ -29,7 +31,7 @@ pub(super) fn other_approvers(subject: &Subject, decision: &PolicyDecision) -> H
         subject.target,
         decision.reason()
     );
-    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision, None))
+    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision))
 }
 
 /// The calls of today are not known, or this one cannot be added to them.
@@ -50,7 +52,7 @@ pub(super) fn too_late_to_ask(subject: &Subject, decision: &PolicyDecision) -> H
         subject.target,
         decision.reason()
     );
-    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision, None))
+    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision))
 }
 
 pub(super) fn cannot_ask(subject: &Subject, decision: &PolicyDecision) -> HostError {
@@ -61,16 +63,33 @@ pub(super) fn cannot_ask(subject: &Subject, decision: &PolicyDecision) -> HostEr
         subject.target,
         decision.reason()
     );
-    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision, None))
+    HostError::not_sent(CallErrorCode::Denied, message).with_data(data(decision))
 }
 
-fn data(decision: &PolicyDecision, reason: Option<&str>) -> Value {
-    let mut data = Map::new();
-    if let Some(rule) = &decision.rule {
-        data.insert("rule".to_owned(), json!(rule.id));
+/// What was decided about a call that was not let through, by the fields of the error that its program got: a record has no
+/// more of it. `None` for any other error.
+pub(super) fn decision_of(error: &Value) -> Option<DecisionRecord> {
+    if error["code"] != CallErrorCode::Denied.as_str() {
+        return None;
     }
-    data.insert("do".to_owned(), json!(decision.action.name()));
-    data.insert("reason".to_owned(), json!(reason.map_or_else(|| decision.reason(), str::to_owned)));
+    let data = &error["data"];
+    let action = [Action::Ask, Action::Deny].into_iter().find(|action| data["do"] == action.name())?;
+    let rule = data["rule"].as_str().map(str::to_owned);
+    Some(DecisionRecord { action: action.name(), rule, ..DecisionRecord::default() })
+}
+
+fn data(decision: &PolicyDecision) -> Value {
+    let rule = decision.rule.as_ref().map(|rule| rule.id.as_str());
+    fields(rule, decision.action, &decision.reason())
+}
+
+fn fields(rule: Option<&str>, action: Action, reason: &str) -> Value {
+    let mut data = Map::new();
+    if let Some(rule) = rule {
+        data.insert("rule".to_owned(), json!(rule));
+    }
+    data.insert("do".to_owned(), json!(action.name()));
+    data.insert("reason".to_owned(), json!(reason));
     Value::Object(data)
 }
 

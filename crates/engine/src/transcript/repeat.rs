@@ -12,8 +12,9 @@ use toolgate_wire::{CallId, CallState, Code, Start, ToWorker};
 use super::describe::describe;
 use super::replay::{AfterReplay, Divergence, LineCheck, OpenCall, Replay, Step, StepEvent};
 use super::{Digest, DigestKey};
+use crate::host::RepeatedCall;
 use crate::outbox::FrameKind;
-use crate::pump::{Finished, Lost, Pump, as_text};
+use crate::pump::{Finished, Lost, Pump, as_text, wall_clock};
 use crate::socket::{WakeSource, WorkerSocket};
 
 /// Messages that are sent before the guest has said what the record has in front of them, and their bytes. Each wait for the guest
@@ -26,7 +27,7 @@ const MAX_BYTES_AHEAD: usize = 128 * 1024;
 #[derive(Default)]
 struct OpenItems {
     /// Calls without a reply, with when they were made.
-    calls: BTreeMap<CallId, RepeatedCall>,
+    calls: BTreeMap<CallId, OpenedCall>,
     /// When timers expire, from the beginning of the run.
     timers: BTreeMap<CallId, Duration>,
     /// A question without an answer: the guest is suspended until it has one.
@@ -35,7 +36,7 @@ struct OpenItems {
     last: Duration,
 }
 
-struct RepeatedCall {
+struct OpenedCall {
     target: Target,
     args: Vec<u8>,
     at: Duration,
@@ -128,9 +129,7 @@ impl Pump {
                 if let Some(call) = open.calls.remove(id) {
                     let took = open.last.saturating_sub(call.at);
                     let state = state.unwrap_or(CallState::Unknown);
-                    self.host().repeated(*id, &call.target, &call.args, state);
-                    let decision = self.host().decision(*id);
-                    self.ledger().repeat_end(*id, took, state, body, decision);
+                    self.note_reply(*id, &call, took, state, body);
                 }
             }
             ToWorker::Fire { id, .. } => {
@@ -139,6 +138,22 @@ impl Pump {
             ToWorker::Answer(_) => open.question = None,
             ToWorker::Start(_) | ToWorker::Waited { .. } => {}
         }
+    }
+
+    /// Notes the recorded reply to a call in the ledger, and tells the host of the call, which was made and counts.
+    fn note_reply(
+        &mut self,
+        id: CallId,
+        call: &OpenedCall,
+        took: Duration,
+        state: CallState,
+        body: &Result<Vec<u8>, Vec<u8>>,
+    ) {
+        let OpenedCall { target, args, .. } = call;
+        let reply = body.as_deref().map_err(Vec::as_slice);
+        self.host().repeated(RepeatedCall { id, target, args, state, body: reply });
+        let decision = self.host().decision(id);
+        self.ledger().repeat_end(id, took, state, body, decision);
     }
 
     /// Notes what the guest repeated; returns the end of the run when that is what it was.
@@ -153,7 +168,7 @@ impl Pump {
             FromWorker::Call { id, target, args } => {
                 let index = self.ledger().begin(id, &target, args.len(), read_only);
                 self.note_again(index, &args, open.last);
-                open.calls.insert(id, RepeatedCall { target, args, at: open.last, read_only });
+                open.calls.insert(id, OpenedCall { target, args, at: open.last, read_only });
             }
             FromWorker::Timer { id, delay } => {
                 let delay = Duration::try_from_secs_f64(delay.max(0.0) / 1e3).unwrap_or(Duration::MAX);
@@ -191,9 +206,18 @@ impl Pump {
         for (due, id) in timers {
             self.arm(id, due.saturating_sub(open.last).as_secs_f64() * 1e3)?;
         }
+        // What was made counts before anything is made: a limit of the run is for both.
+        for (id, call) in &open.calls {
+            if let Some(OpenCall::Answered { state, body }) = treated.get(id) {
+                self.note_reply(*id, call, Duration::ZERO, *state, body);
+            }
+        }
         for (id, call) in open.calls {
             match treated.get(&id) {
-                Some(OpenCall::Answered { state, body }) => self.answer_from_record(id, *state, body.clone()),
+                Some(OpenCall::Answered { state, body }) => {
+                    let reply = ToWorker::Reply { id, now: wall_clock(), body: body.clone() };
+                    self.channel().send(&reply, Some(*state));
+                }
                 _ => self.make(id, call.target, as_text(call.args)?, call.read_only)?,
             }
         }

@@ -355,7 +355,26 @@ impl Approver for RunApprover {
     fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
         let (number, state) = (self.number(call, None), self.state.lock());
         let question = state.questions.get(&number).filter(|it| it.about.is_rule() && it.login.is_none())?;
-        Some(KeptQuestion { rule_key: question.rule_key.clone(), approvers: question.approvers.clone() })
+        Some(KeptQuestion {
+            rule: question.rule.clone(),
+            rule_key: question.rule_key.clone(),
+            approvers: question.approvers.clone(),
+            is_acted_on: false,
+        })
+    }
+
+    fn refusal(&self, call: CallId) -> Option<Verdict> {
+        let (decision, is_late) = {
+            let (number, state) = (self.number(call, None), self.state.lock());
+            let question = state.questions.get(&number).filter(|it| it.about.is_rule() && it.login.is_none())?;
+            let decision = state.decisions.get(&number)?;
+            (decision.clone(), decision.is_late(question.expires_at))
+        };
+        match is_late {
+            true => Some(self.expired(call)),
+            false if is_go_ahead(decision.decision, false) => None,
+            false => Some(self.refuse(call, &decision)),
+        }
     }
 
     fn answered(&self, call: CallId) -> Option<report::DecisionRecord> {
@@ -374,7 +393,7 @@ impl Approver for RunApprover {
             action: "ask",
             rule,
             verdict: Some(decision.decision.verdict()),
-            reviewer: Some(if decision.by.is_empty() { "local".to_owned() } else { decision.by.clone() }),
+            reviewer: Some(reviewer_of(decision)),
             ..report::DecisionRecord::default()
         };
         if let (Some(question), Some(sent)) = (question, &decision.arguments) {
@@ -382,6 +401,11 @@ impl Approver for RunApprover {
         }
         Some(answered)
     }
+}
+
+/// Who decided, as reports say it.
+pub(super) fn reviewer_of(decision: &CallDecision) -> String {
+    if decision.by.is_empty() { "local".to_owned() } else { decision.by.clone() }
 }
 
 /// What a question is about.

@@ -22,7 +22,7 @@ use super::parked::PrintedLines;
 use super::schemas::hash_of;
 use super::staged;
 use super::stored::StoredRequest;
-use super::view::PendingView;
+use super::view::{PendingView, undecided};
 use super::webhook::{Message, Webhooks};
 use super::{Inner, LiveRun};
 
@@ -171,6 +171,7 @@ impl Inner {
         self.remember_again(run.id(), &request.caller.name, &asked);
         let after = staged::last_line(&request);
         let approver = RunApprover::new(run.clone(), self.journal.clone(), gate.clone(), &asked, after);
+        self.answer_by_remembered(run.id(), &request, &approver, &asked, &undecided(&asked)).await;
         if let Some(live) = self.live.lock().get_mut(run.id()) {
             live.approver = Some(approver.clone());
         }

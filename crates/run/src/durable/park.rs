@@ -168,16 +168,26 @@ impl Inner {
         *asked = decided;
         self.remember_again(run.id(), &request.caller.name, asked);
         approver.decided_elsewhere(asked);
-        let (caller, waiting) = (&request.caller.name, approver.waiting());
-        if let Some(by) = remembered_by(asked).filter(|_| !waiting.is_empty()) {
-            // Calls that wait with the worker are not asked about again, as a repetition would do.
-            let decided = self.approved_by_others(run.id(), caller, request.profile, &by, &waiting).await;
-            decided.into_iter().for_each(|decision| approver.decided(decision));
-        }
+        self.answer_by_remembered(run.id(), request, approver, asked, &approver.waiting()).await;
         self.set_parked(run, false);
         gate.open();
         self.changed(run.id());
         true
+    }
+
+    /// Answers questions that wait by an approval of this run that is remembered, where one holds for them. The answers are
+    /// decisions like others: the first about a call holds.
+    pub(super) async fn answer_by_remembered(
+        &self,
+        run: &str,
+        request: &RunRequest,
+        approver: &RunApprover,
+        asked: &[PendingCall],
+        waiting: &[PendingView],
+    ) {
+        let Some(by) = remembered_by(asked).filter(|_| !waiting.is_empty()) else { return };
+        let decided = self.approved_by_others(run, &request.caller.name, request.profile, &by, waiting).await;
+        decided.into_iter().for_each(|decision| approver.decided(decision));
     }
 
     /// Those who wait for the run hear that it is paused, and what it did so far.

@@ -14,11 +14,12 @@ use toolgate_wire::{CallId, Code, Failure, Outcome};
 
 use super::super::request::{Durability, PausedRun, RunReport, RunRequest};
 use super::super::{Counted, Runner};
-use super::approver::RunApprover;
+use super::approver::{RunApprover, reviewer_of};
 use super::decision::{CallDecision, DecisionKind};
+use super::unsettled::own_names;
 use super::view::{About, PendingView, RawJson, StagedView, decision_of, question_of};
 use super::{Inner, unix_ms};
-use crate::stage::{Commit, CommitApprover, LineVerdict, Rehearsal, Review, StagedLine, Staging};
+use crate::stage::{Commit, CommitApprover, LineDecision, LineVerdict, Rehearsal, Review, StagedLine, Staging};
 use toolgate_bridge::approvals::Approver;
 use toolgate_bridge::{AllowedEffects, QuestionWatch};
 
@@ -212,9 +213,9 @@ impl Inner {
             self.pause_with(run, &open, &review, None).await;
             return Reviewed::Waits;
         }
-        let verdicts = decisions.into_iter().map(|(line, decision)| (line, verdict(decision))).collect();
-        let commit = Commit::new(review, verdicts);
-        commit.without(record);
+        let decided = decisions.into_iter().map(|(line, decision)| (line, line_decision(decision))).collect();
+        let commit = Commit::new(review, decided);
+        commit.without(record, |target| own_names(&self.runner.bridge, target));
         Reviewed::GoOn(Box::new(RunRequest { staging: Staging::Commit(commit), ..request }))
     }
 }
@@ -240,16 +241,17 @@ impl DecidedLines {
     }
 }
 
-fn verdict(decision: CallDecision) -> LineVerdict {
+fn line_decision(decision: CallDecision) -> LineDecision {
     let reason = || decision.reason.clone().unwrap_or_else(|| "a person denied it".to_owned());
-    match (decision.decision, &decision.arguments) {
+    let verdict = match (decision.decision, &decision.arguments) {
         (DecisionKind::Approve, _) => LineVerdict::Approve,
         (DecisionKind::Edit, Some(arguments)) => LineVerdict::Edit(arguments.get().to_owned()),
         // A line was not sent, so there is nothing to answer for it.
         (DecisionKind::Edit, None) | (DecisionKind::Answer | DecisionKind::Deny | DecisionKind::Stop, _) => {
             LineVerdict::Deny(reason())
         }
-    }
+    };
+    LineDecision { verdict, reviewer: reviewer_of(&decision) }
 }
 
 fn expires_at(line: &StagedLine, review: &Review) -> u64 {

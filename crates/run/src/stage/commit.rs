@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use toolgate_engine::host::Target;
-use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer, RepeatedCall};
 use toolgate_functions::Registry;
 use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
@@ -37,10 +37,19 @@ pub enum LineVerdict {
     Expired,
 }
 
+/// A line of the review that was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineDecision {
+    /// What was decided.
+    pub verdict: LineVerdict,
+    /// Who decided, as reports say it.
+    pub reviewer: String,
+}
+
 /// A review that was decided, and how much of it is done.
 pub struct Commit {
     lines: Vec<StagedLine>,
-    verdicts: HashMap<u32, LineVerdict>,
+    decided: HashMap<u32, LineDecision>,
     state: Mutex<CommitState>,
 }
 
@@ -69,13 +78,13 @@ struct Assigned {
 }
 
 impl Commit {
-    /// A review with what was decided about its lines. A line without a verdict counts as expired.
-    pub fn new(review: Review, verdicts: HashMap<u32, LineVerdict>) -> Arc<Self> {
+    /// A review with what was decided about its lines. A line without a decision counts as expired.
+    pub fn new(review: Review, decided: HashMap<u32, LineDecision>) -> Arc<Self> {
         let mut state = CommitState::default();
         for read in review.reads {
             state.reads.entry(read.called()).or_default().push_back(read.answer);
         }
-        Arc::new(Commit { lines: review.lines, verdicts, state: Mutex::new(state) })
+        Arc::new(Commit { lines: review.lines, decided, state: Mutex::new(state) })
     }
 
     /// The number of the last line: questions of the second execution are numbered after it.
@@ -83,8 +92,9 @@ impl Commit {
         self.lines.last().map_or(0, |line| line.number)
     }
 
-    /// Takes out what an execution that goes on from its own record has called already.
-    pub(crate) fn without(&self, record: &Record) {
+    /// Takes out what an execution that goes on from its own record has called already. Lines have the names that backends
+    /// themselves use, and `own_names` gives those of what a program called.
+    pub(crate) fn without(&self, record: &Record, own_names: impl Fn(&Target) -> Target) {
         let mut reads: HashMap<u32, Called> = HashMap::new();
         for entry in &record.entries {
             match &entry.event {
@@ -94,7 +104,7 @@ impl Commit {
                     if self.state.lock().reads.contains_key(&called) {
                         reads.insert(call.id, called);
                     } else {
-                        self.assign(CallId(call.id), &called.0, &called.1);
+                        self.assign(CallId(call.id), &own_names(&called.0), &called.1);
                     }
                 }
                 Event::Answered(reply) | Event::Reply(reply) => {
@@ -121,27 +131,66 @@ impl Commit {
         if let Some(assigned) = state.assigned.get(&call.0) {
             return *assigned;
         }
-        // What is longer than the text of the call cannot be equal to it.
-        let max_bytes = arguments.len();
-        // A call that the review could have has a tree within the bound; no other is equal to a line.
-        let arguments = bounded_tree(arguments, MAX_TREE_BYTES).ok();
-        let free = || self.lines.iter().filter(|line| !state.used.contains(&line.number) && line.target() == *target);
-        let is_equal = |line: &&StagedLine| {
-            let template = bounded_tree(&line.arguments, MAX_TREE_BYTES).ok();
-            let expected = template.and_then(|template| substituted(&template, &state.values, max_bytes));
-            expected.zip(arguments.as_ref()).is_some_and(|(expected, arguments)| is_same(&expected, arguments))
-        };
-        let in_place = free().find(|line| line.call == call.0);
-        let equal = in_place.filter(is_equal).or_else(|| free().find(is_equal));
+        let (equal, in_place) = self.free_lines(&state, call, target, arguments);
         let assigned = Assigned { line: equal.or(in_place).map(|line| line.number), is_equal: equal.is_some() };
         state.used.extend(assigned.line);
         state.assigned.insert(call.0, assigned);
         assigned
     }
 
+    /// The lines that no other call has: an equal one, and the one that the rehearsal had in the place of this call.
+    fn free_lines(
+        &self,
+        state: &CommitState,
+        call: CallId,
+        target: &Target,
+        arguments: &str,
+    ) -> (Option<&StagedLine>, Option<&StagedLine>) {
+        // What is longer than the text of the call cannot be equal to it.
+        let max_bytes = arguments.len();
+        let free = || self.lines.iter().filter(|line| !state.used.contains(&line.number) && line.target() == *target);
+        if free().next().is_none() {
+            return (None, None);
+        }
+        // A call that the review could have has a tree within the bound; no other is equal to a line.
+        let arguments = bounded_tree(arguments, MAX_TREE_BYTES).ok();
+        let is_equal = |line: &&StagedLine| {
+            let template = bounded_tree(&line.arguments, MAX_TREE_BYTES).ok();
+            let expected = template.and_then(|template| substituted(&template, &state.values, max_bytes));
+            expected.zip(arguments.as_ref()).is_some_and(|(expected, arguments)| is_same(&expected, arguments))
+        };
+        let in_place = free().find(|line| line.call == call.0);
+        (in_place.filter(is_equal).or_else(|| free().find(is_equal)), in_place)
+    }
+
+    /// Whether a call is what was reviewed, also where its tool is said to change nothing by now.
+    fn has_line(&self, call: CallId, target: &Target, arguments: &str) -> bool {
+        let state = self.state.lock();
+        match state.assigned.get(&call.0) {
+            Some(assigned) => assigned.is_equal,
+            None => self.free_lines(&state, call, target, arguments).0.is_some(),
+        }
+    }
+
+    /// Notes a call that is repeated from the record: its value, and what was decided about its line.
+    fn repeated(&self, call: RepeatedCall<'_>) {
+        let assigned = self.state.lock().assigned.get(&call.id.0).copied();
+        let Some(Assigned { line: Some(line), is_equal }) = assigned else { return };
+        if let Some(value) = call.body.ok().and_then(|body| std::str::from_utf8(body).ok()) {
+            self.note_value(call.id, value);
+        }
+        if is_equal {
+            let edited = self.edited_arguments(call.id);
+            self.note_line(call.id, line, &String::from_utf8_lossy(call.args), edited.as_deref());
+        }
+    }
+
     fn note_value(&self, call: CallId, answer: &str) {
         let mut state = self.state.lock();
         let Some(line) = state.assigned.get(&call.0).and_then(|assigned| assigned.line) else { return };
+        if state.values.contains_key(&line) {
+            return;
+        }
         // Without its value, lines that use it are asked about alone.
         let Ok(bytes) = tree_bytes(answer, MAX_VALUE_BYTES.saturating_sub(state.value_bytes)) else { return };
         if let Ok(value) = serde_json::from_str(answer) {
@@ -157,10 +206,14 @@ impl Commit {
     /// The arguments that a person gave to a call that equals its line, with real values.
     pub(crate) fn edited_arguments(&self, call: CallId) -> Option<String> {
         let assigned = *self.state.lock().assigned.get(&call.0)?;
-        match self.verdicts.get(&assigned.line.filter(|_| assigned.is_equal)?)? {
+        match self.verdict(assigned.line.filter(|_| assigned.is_equal)?) {
             LineVerdict::Edit(edited) => self.filled(edited),
             LineVerdict::Approve | LineVerdict::Deny(_) | LineVerdict::Expired => None,
         }
+    }
+
+    fn verdict(&self, line: u32) -> &LineVerdict {
+        self.decided.get(&line).map_or(&LineVerdict::Expired, |decided| &decided.verdict)
     }
 
     /// The edited arguments of a line, with real values.
@@ -169,13 +222,33 @@ impl Commit {
         Some(toolgate_json::stringify(&substituted(&edited, &self.state.lock().values, MAX_EDITED)?))
     }
 
-    fn note_decision(&self, call: CallId, verdict: &'static str, rule: Option<String>, edited: Option<(&str, &str)>) {
-        let mut decision = DecisionRecord { action: "ask", rule, verdict: Some(verdict), ..DecisionRecord::default() };
+    /// Notes what was decided about the line of a call, for the report.
+    fn note_line(&self, call: CallId, line: u32, arguments: &str, edited: Option<&str>) {
+        let verdict = match self.verdict(line) {
+            LineVerdict::Approve => "approved",
+            LineVerdict::Edit(_) => "edited",
+            LineVerdict::Deny(_) => "denied",
+            LineVerdict::Expired => "expired",
+        };
+        let decision = DecisionRecord {
+            rule: self.line(line).and_then(|line| line.rule.clone()),
+            reviewer: self.decided.get(&line).map(|decided| decided.reviewer.clone()),
+            ..asked(verdict)
+        };
+        self.note(call, decision, edited.map(|edited| (arguments, edited)));
+    }
+
+    fn note(&self, call: CallId, mut decision: DecisionRecord, edited: Option<(&str, &str)>) {
         if let Some((asked, sent)) = edited {
             decision.edited(asked, sent);
         }
         self.state.lock().decisions.insert(call.0, decision);
     }
+}
+
+/// What reports have of a call that a person was asked about.
+fn asked(verdict: &'static str) -> DecisionRecord {
+    DecisionRecord { action: "ask", verdict: Some(verdict), ..DecisionRecord::default() }
 }
 
 /// Approves what a person has approved already, so that the bridge does not ask again.
@@ -215,7 +288,12 @@ impl Approver for CommitApprover {
     }
 
     fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
-        self.real.kept_question(call)
+        let is_acted_on = self.commit.state.lock().approved.contains_key(&u64::from(call.0));
+        self.real.kept_question(call).map(|kept| KeptQuestion { is_acted_on, ..kept })
+    }
+
+    fn refusal(&self, call: CallId) -> Option<Verdict> {
+        self.real.refusal(call)
     }
 }
 
@@ -258,31 +336,34 @@ impl CommitHost {
         answer
     }
 
+    /// Fails where a person was asked about this call alone and decided that it is not made.
+    async fn check_refusal(&self, call: &HostCall) -> Result<(), HostError> {
+        let approver = self.asked.approver.as_ref();
+        if approver.is_none_or(|approver| approver.kept_question(call.id).is_none()) {
+            return Ok(());
+        }
+        let asked = RequestContext { call_id: u64::from(call.id.0), ..self.asked.clone() };
+        self.bridge.refused_before(&call.target, &asked).await.map_or(Ok(()), Err)
+    }
+
     /// What the review says.
     fn reviewed(&self, call: &HostCall, line: u32, foretold: &Foretold) -> Permitted {
         let commit = &self.commit;
-        let rule = commit.line(line).and_then(|line| line.rule.clone());
-        match commit.verdicts.get(&line).unwrap_or(&LineVerdict::Expired) {
-            LineVerdict::Approve => {
-                commit.note_decision(call.id, "approved", rule, None);
-                Ok(None)
-            }
+        let edited = match commit.verdict(line) {
             LineVerdict::Edit(edited) => {
                 let Some(edited) = commit.filled(edited) else {
                     let message = "the arguments that a person edited name a value that is not there";
                     return Err(HostError::not_sent(CallErrorCode::InvalidArguments, message));
                 };
-                commit.note_decision(call.id, "edited", rule, Some((&call.args, &edited)));
-                Ok(Some(edited))
+                Some(edited)
             }
-            LineVerdict::Deny(reason) => {
-                commit.note_decision(call.id, "denied", rule, None);
-                Err(foretold.denied(reason))
-            }
-            LineVerdict::Expired => {
-                commit.note_decision(call.id, "expired", rule, None);
-                Err(foretold.expired())
-            }
+            LineVerdict::Approve | LineVerdict::Deny(_) | LineVerdict::Expired => None,
+        };
+        commit.note_line(call.id, line, &call.args, edited.as_deref());
+        match commit.verdict(line) {
+            LineVerdict::Approve | LineVerdict::Edit(_) => Ok(edited),
+            LineVerdict::Deny(reason) => Err(foretold.denied(reason)),
+            LineVerdict::Expired => Err(foretold.expired()),
         }
     }
 
@@ -306,7 +387,10 @@ impl CommitHost {
         };
         let named = question.rule.clone();
         let Some(approver) = &self.asked.approver else { return Err(foretold.denied("no person can be asked")) };
-        let note = |verdict, edited| self.commit.note_decision(call.id, verdict, named, edited);
+        let note = |verdict, edited| {
+            let reviewer = approver.answered(call.id).and_then(|answered| answered.reviewer);
+            self.commit.note(call.id, DecisionRecord { rule: named, reviewer, ..asked(verdict) }, edited);
+        };
         match approver.ask(question).await {
             Verdict::Approve { arguments: None } => {
                 note("approved", None);
@@ -354,8 +438,9 @@ impl HostLayer for CommitHost {
         let host = self.clone();
         Box::pin(async move {
             let CommitHost { bridge, functions, asked, .. } = &host;
+            host.check_refusal(&call).await?;
             let foretold = bridge.foretell_once_up(&call.target, &arguments, functions, asked).await?;
-            if !foretold.is_read() {
+            if !foretold.is_read() || host.commit.has_line(call.id, &foretold.target, &call.args) {
                 return host.write(call, foretold).await;
             }
             match host.commit.read(&(call.target.clone(), call.args.clone())) {
@@ -363,6 +448,10 @@ impl HostLayer for CommitHost {
                 None => host.real.call(call).await,
             }
         })
+    }
+
+    fn note_repeated(&self, call: RepeatedCall<'_>) {
+        self.commit.repeated(call);
     }
 
     fn take_own_decision(&self, id: CallId) -> Option<DecisionRecord> {

@@ -23,7 +23,7 @@ use toolgate_engine::{HostCall, HostError};
 use toolgate_mcp::{TreeError, bounded_tree};
 use toolgate_wire::{CallErrorCode, CallState, Target};
 
-pub use commit::{Commit, LineVerdict};
+pub use commit::{Commit, LineDecision, LineVerdict};
 pub(crate) use commit::{CommitApprover, CommitHost};
 pub use rehearsal::Rehearsal;
 pub(crate) use rehearsal::{COMMIT_POINT, RehearsalHost};

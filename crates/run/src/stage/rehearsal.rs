@@ -4,17 +4,19 @@
 //! person is needed. The guest says so, a read has a mark in its arguments, its server asks something or wants a login, or a rule asks
 //! that was not known to before: after the review such a read waits as in any run. Whatever the program says after that is not acted on.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::host::Target;
-use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
+use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer, RepeatedCall};
 use toolgate_functions::Registry;
 use toolgate_mcp::bounded_tree;
 use toolgate_policy::{Action, PolicyDecision};
 use toolgate_wire::foreign_text::clipped;
+use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallErrorCode, CallId, CallState};
 
 use super::{ReadAnswer, Review, StagedLine, StagedRead, arguments_of, placeholder};
@@ -48,6 +50,8 @@ struct RehearsalState {
     commit_point: Option<String>,
     /// Bytes of reads and lines that are kept.
     bytes: usize,
+    /// What the policy says about calls that became lines.
+    decisions: HashMap<CallId, DecisionRecord>,
 }
 
 impl Rehearsal {
@@ -179,7 +183,15 @@ impl RehearsalHost {
             return never();
         }
         // Counts against the limits of a run.
-        self.real.repeated(call.id, &call.target, call.args.as_bytes(), CallState::Applied);
+        let (id, args) = (call.id, call.args.as_bytes());
+        self.real.repeated(RepeatedCall {
+            id,
+            target: &call.target,
+            args,
+            state: CallState::Applied,
+            body: Ok(b"null"),
+        });
+        self.rehearsal.state.lock().decisions.extend(foretold.record().map(|decision| (id, decision)));
         let shape = self.shape(&call.target);
         let name = call.target.to_string().replace('⟧', "?");
         let line = self.rehearsal.add_line(call.id, foretold.target.clone(), call.args, &foretold.decision);
@@ -203,6 +215,10 @@ impl RehearsalHost {
 impl HostLayer for RehearsalHost {
     fn inner(&self) -> &dyn Host {
         &*self.real
+    }
+
+    fn take_own_decision(&self, id: CallId) -> Option<DecisionRecord> {
+        self.rehearsal.state.lock().decisions.remove(&id)
     }
 
     fn make_call(&self, call: HostCall) -> HostFuture {
