@@ -31,27 +31,50 @@ impl Catalog {
                 let tools = self.backend(backend).map_or(&[][..], |backend| backend.tools());
                 nearest(written, tools.iter().map(|entry| (entry.tool().name.as_str(), entry.identifier().to_owned())))
             }
-            UnknownName::Tool => {
-                let bare = written.rsplit('.').next().unwrap_or(written);
-                nearest(bare, self.tools().map(|tool| (tool.tool().name.as_str(), tool.spelling())))
+            UnknownName::Tool => self.suggest_tool(written),
+        }
+    }
+
+    /// Tools of the backend that a path begins with; where it has no similar one, those of any, similar backends first.
+    fn suggest_tool(&self, written: &str) -> Vec<String> {
+        let own = self.backends().iter().find_map(|backend| {
+            let rest = |name: &str| written.strip_prefix(name)?.strip_prefix('.');
+            Some((backend, rest(backend.name()).or_else(|| rest(backend.identifier()))?))
+        });
+        if let Some((backend, bare)) = own {
+            let spelled = |name: &str| format!("{}.{name}", backend.identifier());
+            let tools = backend.tools().iter().map(|it| (it.tool().name.as_str(), spelled(it.identifier())));
+            let near = nearest(bare, tools);
+            if !near.is_empty() {
+                return near;
             }
         }
+        let (receiver, bare) = written.rsplit_once('.').unwrap_or(("", written));
+        let is_other = |backend: &str| receiver.is_empty() || steps(&fold(receiver), &fold(backend)).is_none();
+        let tools =
+            self.tools().map(|tool| (is_other(tool.backend.name()), tool.tool().name.as_str(), tool.spelling()));
+        nearest_first(bare, tools)
     }
 }
 
 /// The nearest of `candidates`, each a name to compare and a text to suggest.
 pub(super) fn nearest<'a>(written: &str, candidates: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
+    nearest_first(written, candidates.map(|(name, suggestion)| (false, name, suggestion)))
+}
+
+/// The same with a mark for those that come after others as near.
+fn nearest_first<'a>(written: &str, candidates: impl Iterator<Item = (bool, &'a str, String)>) -> Vec<String> {
     let written = fold(written);
     if written.is_empty() || written.chars().count() > MAX_COMPARED_LENGTH {
         return Vec::new();
     }
-    let mut near: Vec<(usize, String)> = candidates
-        .filter(|(name, _)| name.len() <= MAX_COMPARED_LENGTH)
-        .filter_map(|(name, suggestion)| Some((steps(&written, &fold(name))?, suggestion)))
+    let mut near: Vec<(usize, bool, String)> = candidates
+        .filter(|(_, name, _)| name.len() <= MAX_COMPARED_LENGTH)
+        .filter_map(|(later, name, suggestion)| Some((steps(&written, &fold(name))?, later, suggestion)))
         .collect();
     near.sort();
     near.dedup();
-    near.into_iter().map(|(_, suggestion)| suggestion).take(MAX_SUGGESTIONS).collect()
+    near.into_iter().map(|(.., suggestion)| suggestion).take(MAX_SUGGESTIONS).collect()
 }
 
 /// Removes case and separators, which are mistaken most often.
@@ -112,6 +135,15 @@ mod tests {
     #[test]
     fn a_tool_anywhere_is_suggested_with_its_backend() {
         check(UnknownName::Tool, "exxa.crawll", &["exa.crawl", "my_github.crawl"]);
+        check(UnknownName::Tool, "myGithub.crawll", &["my_github.crawl", "exa.crawl"]);
+        check(UnknownName::Tool, "crawll", &["exa.crawl", "my_github.crawl"]);
+    }
+
+    #[test]
+    fn the_tools_of_a_backend_that_is_named_come_before_those_of_others() {
+        check(UnknownName::Tool, "my-github.carwl", &["my_github.crawl"]);
+        check(UnknownName::Tool, "my_github.carwl", &["my_github.crawl"]);
+        check(UnknownName::Tool, "my_github.web_search", &["exa.web_search_exa"]);
     }
 
     #[test]

@@ -46,10 +46,18 @@ impl Source {
         Ok(text)
     }
 
-    /// What should be JSON text, as far as it is text. `max` is the run's memory: more could not be held.
+    /// What should be JSON text, as far as it is text; the lines of a file of JSON lines as a list. `max` is the run's memory:
+    /// more could not be held.
     pub(crate) fn data(&self, max: u64) -> Result<Result<String, Utf8Error>, Usage> {
         let bytes = self.read(max, "the run's memory has no room for it; --memory gives more")?;
-        Ok(String::from_utf8(bytes).map_err(|error| error.utf8_error()))
+        let text = String::from_utf8(bytes).map_err(|error| error.utf8_error());
+        Ok(if self.has_lines() { text.map(|lines| list_of(&lines)) } else { text })
+    }
+
+    /// Whether it is a file with a value on each line, as `toolgate.data` tells it.
+    fn has_lines(&self) -> bool {
+        let Source::File(path) = self else { return false };
+        path.extension().is_some_and(|extension| extension == "jsonl" || extension == "ndjson")
     }
 
     fn read(&self, max: u64, why_not: &str) -> Result<Vec<u8>, Usage> {
@@ -69,6 +77,12 @@ impl Source {
         }
         Ok(bytes)
     }
+}
+
+/// The values of the lines as a list; blank lines are left out.
+fn list_of(lines: &str) -> String {
+    let values: Vec<&str> = lines.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    format!("[{}]", values.join(","))
 }
 
 /// Everything, or one byte more than `max`.

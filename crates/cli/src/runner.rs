@@ -15,7 +15,7 @@ use toolgate_wire::{Code, LimitRequest, Profile};
 
 use crate::commands::Usage;
 use crate::commands::program_config::{ProgramConfig, ServerUse};
-use crate::commands::servers::{ONE_CHECK_BUDGET, Opened, spinner};
+use crate::commands::servers::{ONE_CHECK_BUDGET, Opened, wait_for_program};
 use crate::{consent, terminal};
 
 /// An engine for one run: nothing is started ahead for a second one.
@@ -52,11 +52,8 @@ pub(crate) fn run_configured(
     };
     opened.within(async |gateway| {
         if found.servers == ServerUse::Started {
-            let spinner = spinner("starting the servers that the program names");
             // A server may take longer to start than a program to run: that time is not the program's.
-            let within = gateway.config().settings.limits.start_timeout;
-            gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
-            spinner.finish_and_clear();
+            wait_for_program(gateway, &request.text, &request.caller, Readiness::Ready).await;
         }
         let output = for_a_person(gateway.runner().output());
         // What is recorded to a file, and a dry run, begin no durable run.
@@ -123,4 +120,17 @@ pub(crate) fn memory_of(limits: &LimitRequest, profile: Profile) -> Result<u64, 
 pub(crate) fn text(data: Option<Result<String, Utf8Error>>) -> Result<Option<String>, Box<RunReport>> {
     let refused = |error| Box::new(RunReport::refused(Code::InvalidData, format!("the data is not JSON: {error}")));
     data.transpose().map_err(refused)
+}
+
+/// Data that is an object, as the `context` of a program is at every door, or the report of data that is not. What is not JSON is
+/// refused by the run.
+pub(crate) fn object(data: Option<String>) -> Result<Option<String>, Box<RunReport>> {
+    let is_other = |text: &String| {
+        toolgate_json::check(text).is_some()
+            && toolgate_json::Value::of(text.trim()).shape() != toolgate_json::Shape::Object
+    };
+    if data.as_ref().is_some_and(is_other) {
+        return Err(Box::new(RunReport::refused(Code::InvalidData, "the context is no JSON object".to_owned())));
+    }
+    Ok(data)
 }

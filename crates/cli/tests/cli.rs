@@ -152,6 +152,36 @@ fn compute_reads_data_from_standard_input() {
 }
 
 #[test]
+fn compute_reads_a_value_on_each_line_of_a_file_of_json_lines() {
+    for name in ["data.jsonl", "data.ndjson"] {
+        let data = script(name, "{\"n\": 1}\r\n\n [2] \n");
+        let ran = toolgate(&["compute", "(d) => [d.length, d[0].n, d[1][0]]", "--data", data.path(), "--json"]);
+        assert_eq!(report(&ran)["value"], json!([2, 1, 2]), "{ran:?}");
+    }
+    let wrong = script("data.jsonl", "{\"n\": 1\n");
+    let ran = toolgate(&["compute", "(d) => 1", "--data", wrong.path(), "--json"]);
+    assert_eq!(report(&ran)["code"], "INVALID_DATA", "{ran:?}");
+}
+
+#[test]
+fn a_context_is_an_object() {
+    for text in ["5", "[1]", "null", " \"x\" "] {
+        let context = script("context.json", text);
+        let ran = toolgate(&["run", "-e", "return context", "--context", context.path(), "--json"]);
+        assert_eq!((ran.code, &report(&ran)["code"]), (1, &json!("INVALID_DATA")), "{text}: {ran:?}");
+    }
+}
+
+#[test]
+fn an_empty_text_is_no_program() {
+    for text in ["", " \n\t", "```ts\n\n```"] {
+        let ran = toolgate(&["run", "-e", text, "--json"]);
+        assert_eq!((ran.code, &report(&ran)["code"]), (1, &json!("SYNTAX")), "{text:?}: {ran:?}");
+        assert_eq!(toolgate(&["check", "-e", text]).code, 1, "{text:?}");
+    }
+}
+
+#[test]
 fn data_that_is_not_json_is_invalid_data() {
     for data in [&b"{x"[..], b"", b"\"\xff\"", b"[1,]", b"1 2"] {
         let ran = toolgate_with_input(&["compute", "(d) => 1", "--data", "-", "--json"], data);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use toolgate_config::Env;
 
 /// A home folder with a configuration of the demo server and this policy.
 struct User(tempfile::TempDir);
@@ -42,6 +43,14 @@ impl User {
         let config = self.0.path().join("toolgate.json");
         let args: Vec<&str> = args.iter().copied().chain(["--config", config.to_str().expect("UTF-8")]).collect();
         self.run_in(self.0.path(), &args)
+    }
+
+    /// Writes the approvals that stand for good under this configuration.
+    fn remember(&self, rules: &Value) {
+        let env = Env::new(Some(self.0.path().to_owned()), self.0.path());
+        let config = toolgate_config::load(&self.0.path().join("toolgate.json"), &env).expect("a configuration");
+        let file = config.remembered_rules_file().expect("a file");
+        self.write(file.strip_prefix(self.0.path()).expect("below home").to_str().expect("UTF-8"), &rules.to_string());
     }
 
     fn json(&self, args: &[&str]) -> Value {
@@ -122,6 +131,52 @@ fn test_compares_decisions_with_expected_ones() {
     let file = user.write("broken.jsonl", "{\"tool\": \"a.b\", \"expct\": \"deny\"}");
     let (code, _, stderr) = user.run(&["policy", "test", &file]);
     assert!(code == 2 && stderr.contains("broken.jsonl:1:"), "{stderr}");
+}
+
+#[test]
+fn test_decides_as_the_gateway_does() {
+    let user = User::with(json!([]), "deny");
+    let demo = json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let config = json!({
+        "mcpServers": { "my-bank": demo, "demo": demo },
+        "toolgate": {
+            "policy": [
+                { "tool": "*", "annotations": ["readOnly"], "do": "allow" },
+                { "tool": "my-bank.buy-now", "do": "ask" },
+                { "tool": "demo.create_note", "do": "ask" },
+            ],
+            "policy_default": "deny",
+            "backends": { "demo": { "tools": { "delete_note": { "read_only": true } } } },
+        },
+    });
+    user.write("toolgate.json", &config.to_string());
+    let lines = [
+        // What the configuration says that a tool does counts, also against annotations.
+        json!({ "tool": "demo.delete_note", "expect": "allow" }),
+        json!({ "tool": "demo.delete_note", "annotations": { "destructiveHint": true }, "expect": "allow" }),
+        // By the names of the server and by those of programs.
+        json!({ "tool": "my-bank.buy-now", "expect": "ask" }),
+        json!({ "tool": "my_bank.buy_now", "expect": "ask" }),
+        json!({ "tool": "my_bank.sell", "expect": "deny" }),
+    ];
+    let file = user.write("lines.jsonl", &lines.map(|line| line.to_string()).join("\n"));
+    let (code, stdout, stderr) = user.run(&["policy", "test", &file]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    let explained = user.json(&["policy", "explain", "demo.delete_note", "--json"]);
+    assert_eq!(explained["do"], "allow", "{explained}");
+}
+
+#[test]
+fn what_is_no_tool_is_explained_with_its_arguments() {
+    let user = User::with(json!([{ "tool": "payIt", "when": "args.amount > 3", "do": "deny" }]), "allow");
+    for (call, expected) in
+        [("payIt({ amount: 5 })", "deny"), ("payIt({ amount: 2 })", "allow"), ("nosuch.tool({a: 1})", "allow")]
+    {
+        let explained = user.json(&["policy", "explain", call, "--json"]);
+        assert_eq!(explained["do"], expected, "{call}: {explained}");
+    }
+    let (code, _, stderr) = user.run(&["policy", "explain", "nosuch.tool({ a: b })"]);
+    assert!(code == 2 && stderr.contains("neither JSON nor an object of literals"), "{stderr}");
 }
 
 #[test]
@@ -232,11 +287,28 @@ fn approvals_for_good_are_listed_and_revoked() {
     let rule = json!({ "tool": "demo.create_note", "when": "size(args.text) < 100", "do": "allow" });
     let remembered =
         json!([{ "id": "remembered-1", "caller": "local", "forGood": true, "askedBy": "x", "rule": rule }]);
-    user.write(".local/state/toolgate/remembered-rules.json", &remembered.to_string());
+    user.remember(&remembered);
     let (_, stdout, _) = user.run(&["policy", "list"]);
     assert!(stdout.contains("remembered-1       local   demo.create_note  size(args.text) < 100"), "{stdout}");
     assert_eq!(user.json(&["policy", "list", "--json"])["remembered"][0]["id"], "remembered-1");
     assert_eq!(user.run(&["policy", "revoke", "remembered-1"]).0, 0);
     assert_eq!(user.run(&["policy", "revoke", "remembered-1"]).0, 2);
     assert_eq!(user.json(&["policy", "list", "--json"])["remembered"], json!([]));
+}
+
+#[test]
+fn an_approval_for_good_holds_under_its_own_configuration_only() {
+    let user = User::with(json!([{ "tool": "demo.create_note", "do": "ask" }]), "allow");
+    let rule = json!({ "tool": "demo.create_note", "do": "allow" });
+    user.remember(&json!([{ "id": "remembered-1", "caller": "local", "forGood": true, "askedBy": "x", "rule": rule }]));
+    assert_eq!(user.json(&["policy", "list", "--json"])["remembered"][0]["id"], "remembered-1");
+    // Another file with the same text is another configuration.
+    let text = std::fs::read_to_string(user.0.path().join("toolgate.json")).expect("a file");
+    let other = user.write("other/toolgate.json", &text);
+    let (code, stdout, stderr) = user.run_in(user.0.path(), &["policy", "list", "--json", "--config", &other]);
+    assert_eq!(code, 0, "{stderr}");
+    let listed: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(listed["remembered"], json!([]), "{stdout}");
+    let (code, ..) = user.run_in(user.0.path(), &["policy", "revoke", "remembered-1", "--config", &other]);
+    assert_eq!(code, 2, "it is not there to be revoked");
 }

@@ -321,6 +321,38 @@ fn servers_are_listed_searched_described_and_called() {
     assert!(std::fs::read_to_string(user.path("tools.d.ts")).expect("written").contains("declare const tracker"));
 }
 
+/// One with a server whose tools answer as they are asked to.
+fn with_echo() -> User {
+    let user = User::new();
+    let script = format!("{}/../gateway/tests/fixtures/backend.py", env!("CARGO_MANIFEST_DIR"));
+    user.run(&["add", "odd", "--", "python3", &script]);
+    user
+}
+
+#[test]
+fn a_deep_result_is_printed_and_deep_arguments_are_refused_as_such() {
+    let user = with_echo();
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let printed = user.run(&["call", "odd.say", &json!({ "texts": [nested(300)] }).to_string()]);
+    assert_eq!(printed.replace([' ', '\n'], ""), nested(300));
+    let (code, _, stderr) = user.try_run(&["call", "odd.echo", &format!("{{\"x\": {}}}", nested(300))]);
+    assert!(code == 2 && stderr.contains("the arguments are nested deeper than 127 levels"), "{stderr}");
+    let program = "let x = []; for (let i = 0; i < 300; i++) x = [x]; return await odd.echo({ x })";
+    let (code, _, stderr) = user.try_run(&["run", "-e", program]);
+    assert!(code == 1 && stderr.contains("nested deeper than 127 levels"), "{stderr}");
+}
+
+#[test]
+fn a_call_that_fails_is_json_on_standard_output_where_that_is_asked_for() {
+    let user = with_echo();
+    for (tool, exit, code) in [("odd.nope", 2, "UNKNOWN"), ("nope.echo", 2, "UNKNOWN"), ("odd.crash", 1, "CRASHED")] {
+        let (ended, stdout, stderr) = user.try_run(&["call", tool, "--json"]);
+        let printed: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{tool}: {error} {stderr}"));
+        assert_eq!((ended, &printed["error"]["code"]), (exit, &json!(code)), "{tool}: {printed}");
+        assert!(printed["error"]["message"].is_string(), "{printed}");
+    }
+}
+
 #[test]
 fn host_functions_are_searched_and_described_like_tools() {
     let user = User::new();
@@ -354,6 +386,23 @@ fn a_configuration_is_written_extended_and_reduced() {
     assert_eq!(user.try_run(&["remove", "remote"]).0, 2);
     let schema = user.json(&["config", "schema"]);
     assert_eq!(schema["title"], "Toolgate configuration");
+}
+
+#[test]
+fn a_server_that_cannot_work_as_it_is_written_is_refused_or_told_when_it_is_added() {
+    let user = User::new();
+    let (code, _, stderr) = user.try_run(&["add", "x", "http://"]);
+    assert!(code == 2 && stderr.contains("mcpServers.x.url"), "{stderr}");
+    assert!(!user.path(".config/toolgate/toolgate.json").exists(), "nothing is written");
+    user.run(&["add", "later", "https://${NOT_SET_ANYWHERE}/mcp", "--offline"]);
+    let (code, _, stderr) = user.try_run(&["add", "old", "https://127.0.0.1:1/sse", "--transport", "sse", "--offline"]);
+    assert!(code == 0 && stderr.contains("the HTTP+SSE transport is not supported"), "{stderr}");
+    let servers = json!({ "mcpServers": { "older": { "type": "sse", "url": "https://127.0.0.1:1/sse" } } });
+    let file = user.write("client.json", &servers.to_string());
+    let (code, _, stderr) = user.try_run(&["import", file.to_str().expect("UTF-8")]);
+    assert!(code == 0 && stderr.contains("the HTTP+SSE transport is not supported"), "{stderr}");
+    let (code, _, stderr) = user.try_run(&["search", "issues", "--limit", "0"]);
+    assert!(code == 2 && stderr.contains("--limit"), "{stderr}");
 }
 
 #[test]

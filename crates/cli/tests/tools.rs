@@ -39,9 +39,14 @@ fn the_ledger_is_in_the_report() {
 }
 
 #[test]
-fn a_returned_string_is_the_text_it_is() {
-    let ran = toolgate_with_input(&["run", "-", "--tools", DEMO], "return 'two\\nlines'");
-    assert_eq!(ran.stdout, "two\nlines\n");
+fn a_returned_string_is_json_with_tools_too() {
+    for args in [&["run", "-", "--tools", DEMO][..], &["run", "-"], &["run", "-", "--max-output", "1000"]] {
+        let ran = toolgate_with_input(args, "/* notes */ return 'two\\nlines'");
+        assert_eq!(ran.stdout, "\"two\\nlines\"\n", "{args:?}");
+    }
+    // What does not fit is cut as for an agent.
+    let ran = toolgate_with_input(&["run", "-", "--max-output", "1000"], "return 'x '.repeat(2000)");
+    assert!(ran.stdout.starts_with("x x ") && ran.stdout.len() < 1_200, "{ran:?}");
 }
 
 #[test]
@@ -122,12 +127,28 @@ fn a_check_that_finds_an_error_exits_with_one() {
     assert_eq!((json.code, &checked["ok"]), (1, &json!(false)));
     assert_eq!(
         checked["calls"][1],
-        json!({ "backend": "travel", "tool": "cities", "line": 2, "column": 14, "arguments": { "country": 1 } })
+        json!({
+            "name": "travel.cities", "backend": "travel", "tool": "cities", "line": 2, "column": 14,
+            "arguments": { "country": 1 },
+        })
     );
+    assert_eq!(checked["path"], "script");
     assert_eq!(
         (&checked["errors"][0]["code"], &checked["warnings"][0]["line"]),
         (&json!("invalid_arguments"), &json!(1))
     );
+}
+
+#[test]
+fn a_check_has_the_code_of_the_run() {
+    for (text, code) in [(r#"{"tool": "travel.nope"}"#, "INVALID_CODE"), ("return (", "SYNTAX")] {
+        let checked = toolgate_with_input(&["check", "-", "--tools", DEMO, "--json"], text);
+        let checked: Value = serde_json::from_str(&checked.stdout).expect("an object");
+        let ran = toolgate_with_input(&["run", "-", "--tools", DEMO, "--json"], text);
+        let ran: Value = serde_json::from_str(&ran.stdout).expect("a report");
+        assert_eq!((&checked["errors"][0]["code"], &ran["code"]), (&json!(code), &json!(code)), "{checked} {ran}");
+        assert_eq!((&checked["path"], &checked["typesChecked"]), (&json!("refused"), &json!(false)), "{checked}");
+    }
 }
 
 #[test]

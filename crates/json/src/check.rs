@@ -11,6 +11,8 @@ use super::unescape::escape;
 pub struct TextFacts {
     /// An escape `\ud800`…`\udfff` is not part of a surrogate pair.
     pub lone_surrogates: bool,
+    /// How many containers are inside each other where most are; 0 for a text without one.
+    pub depth: usize,
 }
 
 /// Validates a text that must be one JSON value with optional white space around it; `None` if it is not.
@@ -23,6 +25,7 @@ pub fn check(text: &str) -> Option<TextFacts> {
         at = match bytes.get(at)? {
             b'{' => {
                 at = skip_space(bytes, at + 1);
+                facts.depth = facts.depth.max(open.depth + 1);
                 if bytes.get(at) != Some(&b'}') {
                     open.push(Container::Object);
                     at = name(bytes, at, &mut facts)?;
@@ -32,6 +35,7 @@ pub fn check(text: &str) -> Option<TextFacts> {
             }
             b'[' => {
                 at = skip_space(bytes, at + 1);
+                facts.depth = facts.depth.max(open.depth + 1);
                 if bytes.get(at) != Some(&b']') {
                     open.push(Container::Array);
                     continue;
@@ -149,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn lone(json: &str, expected: bool) {
-        assert_eq!(check(json), Some(TextFacts { lone_surrogates: expected }), "{json}");
+        assert_eq!(check(json).map(|facts| facts.lone_surrogates), Some(expected), "{json}");
     }
 
     #[test]
@@ -167,7 +171,14 @@ mod tests {
     fn nesting_needs_no_stack() {
         let deep = "[".repeat(1_000_000);
         assert_eq!(check(&deep), None);
-        assert_eq!(check(&(deep + &"]".repeat(1_000_000))), Some(TextFacts::default()));
+        assert_eq!(check(&(deep + &"]".repeat(1_000_000))).map(|facts| facts.depth), Some(1_000_000));
+    }
+
+    #[test]
+    fn the_depth_is_that_of_the_deepest_container() {
+        for (json, depth) in [("1", 0), ("[]", 1), (r#"[1,{"a":[]},2]"#, 3), (r#"{"a":{},"b":[[1]]}"#, 3)] {
+            assert_eq!(check(json).map(|facts| facts.depth), Some(depth), "{json}");
+        }
     }
 
     proptest! {

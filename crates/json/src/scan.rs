@@ -6,6 +6,8 @@
 
 /// Maximum nesting depth. Deeper text is [`Fault::Depth`].
 pub const MAX_DEPTH: u32 = 1_000;
+/// Maximum nesting depth of a text that becomes a tree of values: what serde_json reads.
+pub const MAX_TREE_DEPTH: usize = 127;
 
 /// Why a text is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

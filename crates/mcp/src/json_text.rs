@@ -210,7 +210,7 @@ impl JsonText {
         let bytes = tree_bytes(&self.text, limit)?;
         let counted = if bytes > MAX_UNCOUNTED_BYTES { bytes } else { 0 };
         self.permit.try_grow(counted)?;
-        let tree = serde_json::from_str(&self.text).map_err(|error| NotJson(error.to_string()))?;
+        let tree = tree(&self.text)?;
         drop(self.text);
         self.permit.shrink_to(counted);
         Ok((tree, self.permit))
@@ -248,7 +248,20 @@ pub(crate) fn range_in(text: &str, part: &str) -> Range<usize> {
 /// If it takes more, or the text is not JSON.
 pub fn bounded_tree(text: &str, limit: usize) -> Result<Value, TreeError> {
     tree_bytes(text, limit)?;
-    serde_json::from_str(text).map_err(|error| TreeError::NotJson(NotJson(error.to_string())))
+    Ok(tree(text)?)
+}
+
+fn tree(text: &str) -> Result<Value, NotJson> {
+    serde_json::from_str(text).map_err(|error| no_tree(text, &error))
+}
+
+/// Why a text is no tree: serde_json has no kind of error for a depth.
+fn no_tree(text: &str, error: &serde_json::Error) -> NotJson {
+    let limit = json::scan::MAX_TREE_DEPTH;
+    match json::check(text) {
+        Some(facts) if facts.depth > limit => NotJson(format!("it is nested deeper than {limit} levels")),
+        _ => NotJson(error.to_string()),
+    }
 }
 
 /// A small tree of a part of a message; none if it is not small.
@@ -262,11 +275,10 @@ fn checked(text: &str) -> Result<(), NotJson> {
     if facts.lone_surrogates {
         return Err(NotJson("a string has half a surrogate pair".to_owned()));
     }
-    let start = json::scan::skip_space(text.as_bytes(), 0);
-    match json::scan::skip_value(text.as_bytes(), start, 0) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(NotJson(format!("it is nested deeper than {} levels", json::scan::MAX_DEPTH))),
+    if facts.depth > json::scan::MAX_DEPTH as usize {
+        return Err(NotJson(format!("it is nested deeper than {} levels", json::scan::MAX_DEPTH)));
     }
+    Ok(())
 }
 
 fn not_json(text: &str) -> NotJson {
@@ -288,7 +300,7 @@ pub fn tree_bytes(text: &str, limit: usize) -> Result<usize, TreeError> {
     match measure.deserialize(&mut reader) {
         Ok(()) => Ok(measure.bytes),
         Err(_) if measure.bytes > limit => Err(TreeError::TooManyValues { limit }),
-        Err(error) => Err(TreeError::NotJson(NotJson(error.to_string()))),
+        Err(error) => Err(no_tree(text, &error).into()),
     }
 }
 

@@ -18,8 +18,11 @@ use toolgate_wire::foreign_text::escaped;
 /// Backends that are named where several have a tool of one name.
 const MAX_OWNERS: usize = 5;
 
+/// Levels of objects and lists in a call: what serde_json reads.
+const MAX_DEPTH: usize = 127;
+
 /// The call that the text describes; `None` when the text is not meant as a call.
-pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusable>> {
+pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, UnusableText>> {
     let (start, end) = fence::code_range(source);
     let code = source.get(start..end)?;
     let text = code.trim();
@@ -32,30 +35,32 @@ pub(crate) fn read(source: &str, tools: &dyn Tools) -> Option<Result<Call, Unusa
                 Some(number) => Err(rounded(number)),
                 None => call(object, tools),
             };
-            Some(call.map_err(Unusable::Call))
+            Some(call.map_err(UnusableText::Call))
         }
         Ok(_) => None,
         Err(error) if is_meant(text) => {
             let at = start + (code.len() - code.trim_start().len());
-            Some(Err(Unusable::Json(malformed(source, at, text, &error))))
+            Some(Err(UnusableText::Syntax(malformed(source, at, text, &error))))
         }
         Err(_) => None,
     }
 }
 
-/// Why a text that is meant as a call is not one.
-pub(crate) enum Unusable {
-    /// It is not JSON.
-    Json(SyntaxFault),
-    /// It is JSON for a call that cannot be made.
-    Call(SyntaxFault),
+/// Whether a text is meant as a call.
+pub(crate) fn is_call(source: &str) -> bool {
+    let (start, end) = fence::code_range(source);
+    let text = source.get(start..end).unwrap_or_default().trim();
+    let names_tool = |value: Value| value.as_object().is_some_and(|object| object.contains_key("tool"));
+    text.starts_with('{') && serde_json::from_str(text).map_or_else(|_| is_meant(text), names_tool)
 }
 
-impl Unusable {
-    pub(crate) fn into_fault(self) -> SyntaxFault {
-        let (Self::Json(fault) | Self::Call(fault)) = self;
-        fault
-    }
+/// Why a text cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnusableText {
+    /// It is neither a program nor JSON.
+    Syntax(SyntaxFault),
+    /// It is JSON for a call that cannot be made.
+    Call(SyntaxFault),
 }
 
 /// Whether a text begins like a call. No program does: a label in a block cannot be quoted.
@@ -70,8 +75,32 @@ fn malformed(source: &str, at: usize, text: &str, error: &serde_json::Error) -> 
     let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
     // Column zero is the end of the line before.
     let offset = (line_start + error.column()).saturating_sub(1).min(text.len());
+    if depth(text.as_bytes().get(..=offset + 1).unwrap_or(text.as_bytes())) > MAX_DEPTH {
+        return SyntaxFault::new(format!("The call is nested deeper than {MAX_DEPTH} levels"))
+            .at(source, at + offset)
+            .hint("Send the deep part as text, if the tool takes one.");
+    }
     let what = if error.is_eof() { ENDS.to_owned() } else { unexpected(text, offset) };
     SyntaxFault::new(format!("The call is not valid JSON: {what}")).at(source, at + offset).hint(SHAPE)
+}
+
+/// Containers inside each other in a text, where most are.
+fn depth(text: &[u8]) -> usize {
+    let (mut open, mut most, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                open += 1;
+                most = most.max(open);
+            }
+            b'}' | b']' if !in_string => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
 }
 
 const ENDS: &str = "it ends too early";

@@ -5,6 +5,7 @@
 
 mod missing;
 mod results;
+mod subtraction;
 mod unknown;
 
 pub use self::missing::hint_for_missing;
@@ -171,6 +172,16 @@ impl<'a> SuspectFinder<'_, 'a> {
 }
 
 impl<'a> Visit<'a> for SuspectFinder<'_, 'a> {
+    fn visit_binary_expression(&mut self, it: &BinaryExpression<'a>) {
+        if let Some((names, hint)) = subtraction::about(it, self.parsed, self.around.tools) {
+            for name in names {
+                self.seen.insert(name.name);
+                self.suspect(name.span.start, |_| Some(hint.clone()));
+            }
+        }
+        walk::walk_binary_expression(self, it);
+    }
+
     fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
         self.check_global(it, Use::Read);
     }

@@ -172,6 +172,6 @@ fn path_range(code: &str) -> Option<(usize, usize)> {
     }
 }
 
-fn is_path_char(c: char) -> bool {
+pub(crate) fn is_path_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | '.')
 }

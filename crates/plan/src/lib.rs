@@ -10,6 +10,7 @@
 //! - `tools`: what the planner may ask about tools; `reach`, `literal`, `integers`: which tool a call
 //!   invokes, with which arguments, and which integers lose digits
 //! - `direct`, `query`, `one_call`, `hyphen`: recognise texts that need no engine; `plan` chooses among them
+//! - `outside`: whether a text may call a tool at all
 //! - `functions`: the functions that a program declares
 //! - `preflight`: finds errors in the calls of a program before it runs
 //! - [`suggest`], `facility`, `hints`, `caret`: suggestions for mistyped names, replacements for missing facilities, hints
@@ -34,6 +35,7 @@ mod integers;
 mod literal;
 mod nesting;
 mod one_call;
+mod outside;
 mod parse;
 mod plan;
 mod preflight;
@@ -46,10 +48,12 @@ pub mod words;
 
 pub use caret::caret;
 pub use compile::{Form, Program, compile};
+pub use direct::UnusableText;
 pub use fault::SyntaxFault;
 pub use guard::{Violation, validate_code};
 pub use hints::{FailureFacts, hint_for, hint_for_missing, hint_for_timeout};
-pub use literal::Arguments;
+pub use literal::{Arguments, literal_arguments};
+pub use outside::may_call_tools;
 pub use plan::{Plan, Script, plan, script};
 pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, preflight_call};
 pub use query::Query;

@@ -3,11 +3,22 @@
 //! `None` means that only an engine can tell: a name, a spread, a computed key, a hole in an array, a number that JSON
 //! cannot represent, a lone surrogate. Everything that might give another value in an engine is `None`.
 
+use crate::parse::with_parsed;
 use oxc::{ast::ast::*, span::GetSpan, syntax::operator::UnaryOperator};
 use serde_json::{Map, Number, Value};
 
 /// Nesting of a literal that is converted. A deeper one is left to the engine.
 const MAX_DEPTH: usize = 64;
+
+/// The value of a text that is one expression of literals, as a program would write the argument of a call.
+pub fn literal_arguments(text: &str) -> Option<Value> {
+    let source = format!("({text}\n)");
+    let read = with_parsed(&source, |parsed| match parsed.program.body.as_slice() {
+        [Statement::ExpressionStatement(only)] => Ok(value(&only.expression)),
+        _ => Ok(None),
+    });
+    read.ok()?
+}
 
 /// The value of an expression that consists of literals only.
 pub(crate) fn value(expression: &Expression<'_>) -> Option<Value> {

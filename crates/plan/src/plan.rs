@@ -5,9 +5,9 @@
 
 use crate::{
     compile::{Form, Program, compile_parsed},
-    direct::{self, Unusable},
+    direct::{self, UnusableText},
     fault::SyntaxFault,
-    hyphen, one_call,
+    fence, hyphen, one_call,
     parse::{Parsed, with_parsed},
     preflight::{Preflight, inspect},
     query::{self, Query},
@@ -42,11 +42,14 @@ pub struct Script {
 
 /// Plans a text. One parse serves the decision, the preflight and the compilation.
 pub fn plan(source: &str, tools: &dyn Tools) -> Plan {
+    if let Some(fault) = nothing(source) {
+        return Plan::Fault(fault);
+    }
     if let Some(direct) = direct::read(source, tools) {
         return match direct {
             Ok(call) => Plan::Direct(call),
-            Err(Unusable::Json(fault)) => Plan::Fault(fault),
-            Err(Unusable::Call(fault)) => Plan::BadCall(fault),
+            Err(UnusableText::Syntax(fault)) => Plan::Fault(fault),
+            Err(UnusableText::Call(fault)) => Plan::BadCall(fault),
         };
     }
     let planned = with_parsed(source, |parsed| plan_parsed(&parsed, tools));
@@ -62,10 +65,21 @@ pub fn plan(source: &str, tools: &dyn Tools) -> Plan {
 /// # Errors
 /// If the text cannot be parsed.
 pub fn script(source: &str, tools: &dyn Tools) -> Result<Script, SyntaxFault> {
+    if let Some(fault) = nothing(source) {
+        return Err(fault);
+    }
     match hyphen::script(source, tools) {
         Some(script) => Ok(script),
         None => with_parsed(source, |parsed| script_parsed(&parsed, tools)),
     }
+}
+
+/// The fault of a text of white space, which would be a program that returns nothing.
+pub(crate) fn nothing(source: &str) -> Option<SyntaxFault> {
+    let (start, end) = fence::code_range(source);
+    let is_nothing = source.get(start..end).is_none_or(|code| code.trim().is_empty());
+    is_nothing
+        .then(|| SyntaxFault::new("There is no program: the text is empty").hint("Send a program, or a call as JSON."))
 }
 
 fn plan_parsed(parsed: &Parsed<'_>, tools: &dyn Tools) -> Result<Plan, SyntaxFault> {

@@ -134,6 +134,14 @@ fn plain_json_is_a_direct_call() {
         let text = format!("{{\"tool\": \"db.find\", \"arguments\": {{\"q\": {wrong}}}}}");
         check(&text, &format!("fault: The call is not valid JSON: {what}"));
     }
+    // Two levels are the call's own.
+    let nested = |levels: usize| {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        format!("{{\"tool\": \"db.find\", \"arguments\": {{\"q\": {open}{close}}}}}")
+    };
+    check(&nested(126), "fault: The call is nested deeper than 127 levels");
+    check(&nested(900), "fault: The call is nested deeper than 127 levels");
+    assert!(matches!(plan(&nested(125), &Catalog), Plan::Direct(_)));
     check(
         r#"{"tool": "db.find", "arguments": {"q": "\ud800"}}"#,
         "fault: The call is not valid JSON: a text has half of a character",

@@ -377,6 +377,11 @@ fn a_program_without_a_result_is_a_warning() {
     check("const info = __getToolInterface('x')", &[&ends_with("1:1", "info")]);
     check("const a = 1, b = 2; function f() { return 1 }", &[&ends_with("1:1", "b")]);
     check("console.log(1); let a = 1", &[&ends_with("1:17", "a")]);
+    check("export const x = 5", &[&ends_with("1:1", "x")]);
+    let called = "The program returns nothing: it ends with the declaration of `f` (End it with `return await f()`.)";
+    check("const f = async () => { return 5 }", &[&format!("warning no_result 1:1 {called}")]);
+    check("const f = function () { return 5 }", &[&format!("warning no_result 1:1 {called}")]);
+    check("try { add(1) } catch (e) { console.error(e) }", &[&nothing("1:1")]);
     check("const { a } = x", &[&nothing("1:1")]);
     check("if (x) { y() }", &[&nothing("1:1")]);
     check("for (const one of list) { add(one); continue }", &[&nothing("1:1")]);
@@ -392,7 +397,6 @@ fn a_program_without_a_result_is_a_warning() {
     check("export default async function () { const a = 1 }", &[&ends_with("1:36", "a")]);
     check("export async function main() { add(1) }", &[&nothing("1:32")]);
     for source in [
-        "",
         "// nothing",
         "type A = 1",
         "1",
@@ -402,6 +406,7 @@ fn a_program_without_a_result_is_a_warning() {
         "const a = 1; return a",
         "const a = 1; a",
         "for (const one of list) console.log(one)",
+        "try { console.log(add(1)) } catch (e) { console.error(e) }",
         "throw new Error('x')",
         "async function main() { if (x) return 1 } main()",
         "const main = async () => 1; main()",
@@ -538,6 +543,18 @@ fn a_failure_teaches() {
         "const r = db.find({})\nconst i = r.items\nreturn i.map(x => x)",
         Some((3, 8)),
         Some("`r` is a promise, so it has no `items`. Write `await` before the call."),
+    );
+    let subtraction =
+        |path: &str| format!("`{path}` is a subtraction in JavaScript. Write `my_backend.my_tool({{…}})`.");
+    hint(
+        "const r = await my_backend.my-tool({}); return r.items",
+        Some((1, 31)),
+        Some(&subtraction("my_backend.my-tool")),
+    );
+    hint(
+        "const n = (await my-backend.my-tool({})).length; return n",
+        Some((1, 18)),
+        Some(&subtraction("my-backend.my-tool")),
     );
     hint("null.x", Some((1, 1)), None);
     hint("const fetch = () => 1; return fetch().x.y", Some((1, 30)), None);

@@ -8,7 +8,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_journal::edited::LiveReads;
-use toolgate_plan::{Call, FailureFacts, Finding, FindingCode, Form, Plan, Preflight, Program, Script, SyntaxFault};
+use toolgate_plan::{
+    Call, FailureFacts, Finding, FindingCode, Form, Plan, Preflight, Program, Script, SyntaxFault, UnusableText,
+};
 use toolgate_policy::Policy;
 use toolgate_typecheck::Unchecked;
 use toolgate_wire::{
@@ -158,7 +160,10 @@ impl<'a> Attempt<'a> {
     pub(super) fn check(runner: &Runner, request: &RunRequest) -> Result<Preflight, Failure> {
         let attempt = Attempt::admit(runner, request, Instant::now())?;
         let catalog = runner.bridge.catalog();
-        toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(not_a_program)
+        toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(|unusable| match unusable {
+            UnusableText::Syntax(fault) => not_a_program(fault),
+            UnusableText::Call(fault) => Failure { code: Code::InvalidCode, ..not_a_program(fault) },
+        })
     }
 
     /// See [`Runner::check_types`].

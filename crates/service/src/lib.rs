@@ -64,6 +64,7 @@ mod trace;
 mod websocket;
 
 pub use caller::Caller;
+pub use inspect::CheckReply;
 pub use local_token::{LocalToken, LocalTokenError};
 pub use resource_server::TokenCaller;
 pub use server::{Listener, ServerLimits, UnixSocket, listen, listen_unix, serve};

@@ -206,7 +206,7 @@ pub(crate) struct ComputeArgs {
     /// The function, such as '(data) => data.length'
     #[arg(value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: String,
-    /// JSON data, from a file or - for standard input; `null` when absent
+    /// JSON data, from a file (.jsonl and .ndjson: a value on each line) or - for standard input; `null` when absent
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<Source>,
     #[command(flatten)]

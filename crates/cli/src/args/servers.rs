@@ -340,8 +340,8 @@ pub(crate) struct SearchArgs {
     #[arg(value_name = "WORDS", required = true)]
     pub(crate) words: Vec<String>,
     /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) limit: usize,
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) limit: u16,
     /// Only tools of servers with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
@@ -376,7 +376,7 @@ pub(crate) struct CallArgs {
     pub(crate) arguments: String,
     #[command(flatten)]
     pub(crate) servers: Servers,
-    /// Print the result as the server sent it
+    /// Print the result as the server sent it, or {"error": {"code", "message"}}
     #[arg(long)]
     pub(crate) json: bool,
 }

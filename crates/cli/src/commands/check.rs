@@ -1,6 +1,5 @@
 //! `toolgate check`: what a program would call, and what is wrong with that, without running it.
 
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 use toolgate_config::checked::TypeScript;
@@ -8,11 +7,12 @@ use toolgate_engine::{EngineWithRuntime, IsolationMode};
 use toolgate_gateway::runtime::program_types;
 use toolgate_plan::{Arguments, Finding, FindingCode, PlannedCall, Position, Preflight};
 use toolgate_run::{
-    FixedEnvironment, ProgramCheck, Readiness, RunRequest, Runner, TYPE_CHECK_TIMEOUT, TypesNotChecked,
+    FixedEnvironment, ProgramCheck, Readiness, Route, RunRequest, Runner, TYPE_CHECK_TIMEOUT, TypesNotChecked,
 };
+use toolgate_service::CheckReply;
 use toolgate_wire::{Failure, Profile};
 
-use super::servers::{Opened, spinner};
+use super::servers::{Opened, wait_for_program};
 use super::{Exit, program_config};
 use crate::args::programs::CheckArgs;
 use crate::print::report::Origin;
@@ -37,38 +37,40 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         Some(found) => over_servers(found.config, &request)?,
         None => over_script(args, &request)?,
     };
+    let (found, route) = checked;
+    let is_good = found.as_ref().is_ok_and(|found| found.preflight.errors.is_empty());
     if args.json {
-        out(escape::json(&checked.to_json().to_string()))?;
+        out(escape::json(&serde_json::to_string(&CheckReply::new(found, route))?))?;
     } else {
-        checked.print(&origin)?;
+        Checked::from(found).print(&origin)?;
     }
-    Ok(if checked.errors.is_empty() { Exit::Done } else { Exit::Failed })
+    Ok(if is_good { Exit::Done } else { Exit::Failed })
 }
 
+/// What a check found, and the route that the program would take.
+type Found = (Result<ProgramCheck, Failure>, Route);
+
 /// Against the tools of a file; against none without one.
-fn over_script(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Checked> {
+fn over_script(args: &CheckArgs, request: &RunRequest) -> anyhow::Result<Found> {
     let bridge = tools::bridge(args.tools.as_ref())?;
     let started = EngineWithRuntime::start(for_one_run(IsolationMode::Thread))?;
     let types = program_types(&TypeScript::Found, TYPE_CHECK_TIMEOUT, &started.engine).ok();
     let environment = FixedEnvironment { types, ..FixedEnvironment::default() };
     let runner = Runner::new(started.engine.clone(), bridge, Arc::new(environment));
-    Ok(Checked::from(started.wait(runner.check_types(request, TYPE_CHECK_TIMEOUT))))
+    Ok((started.wait(runner.check_types(request, TYPE_CHECK_TIMEOUT)), runner.route(request)))
 }
 
 /// Against the tools of a configuration's servers, as the cache or the servers that the program names have them.
-fn over_servers(config: toolgate_config::Checked, request: &RunRequest) -> anyhow::Result<Checked> {
+fn over_servers(config: toolgate_config::Checked, request: &RunRequest) -> anyhow::Result<Found> {
     Opened::for_one_run(config, Some(IsolationMode::Thread))?.within(async |gateway| {
-        let within = gateway.config().settings.limits.start_timeout;
-        let spinner = spinner("waiting for the tools that the program names");
-        gateway.wait_for_named(&request.text, &request.caller, Readiness::Known, within).await;
+        wait_for_program(gateway, &request.text, &request.caller, Readiness::Known).await;
         let mut checked = gateway.runner().check_types(request, TYPE_CHECK_TIMEOUT).await;
         // The cache does not have the tool: the server itself says whether there is one.
         if checked.as_ref().is_ok_and(is_left_open) {
-            gateway.wait_for_named(&request.text, &request.caller, Readiness::Ready, within).await;
+            wait_for_program(gateway, &request.text, &request.caller, Readiness::Ready).await;
             checked = gateway.runner().check_types(request, TYPE_CHECK_TIMEOUT).await;
         }
-        spinner.finish_and_clear();
-        Ok(Checked::from(checked))
+        Ok((checked, gateway.runner().route(request)))
     })
 }
 
@@ -135,18 +137,6 @@ impl Checked {
         }
         Ok(())
     }
-
-    fn to_json(&self) -> Value {
-        let list = |problems: &[Problem]| problems.iter().map(Problem::to_json).collect::<Vec<_>>();
-        json!({
-            "ok": self.errors.is_empty(),
-            "calls": self.calls.iter().map(call_json).collect::<Vec<_>>(),
-            "errors": list(&self.errors),
-            "warnings": list(&self.warnings),
-            "typesChecked": self.not_checked.is_none(),
-            "typesNotChecked": self.not_checked.map(|why| why.to_string()),
-        })
-    }
 }
 
 impl Problem {
@@ -162,11 +152,6 @@ impl Problem {
             text += &format!("\n{} {}", style.strong("hint:"), escape::text(suggestion));
         }
         text
-    }
-
-    fn to_json(&self) -> Value {
-        let (line, column) = (self.position.map(|at| at.line), self.position.map(|at| at.column));
-        json!({ "code": self.code, "message": self.message, "line": line, "column": column, "suggestion": self.suggestion })
     }
 }
 
@@ -185,10 +170,4 @@ fn listed(call: &PlannedCall) -> String {
         Arguments::Unknown => "…".to_owned(),
     };
     format!("{place}{}.{} {arguments}", call.backend, call.tool)
-}
-
-fn call_json(call: &PlannedCall) -> Value {
-    let arguments = if let Arguments::Known(value) = &call.arguments { value.clone() } else { Value::Null };
-    let (line, column) = (call.position.map(|at| at.line), call.position.map(|at| at.column));
-    json!({ "backend": call.backend, "tool": call.tool, "line": line, "column": column, "arguments": arguments })
 }

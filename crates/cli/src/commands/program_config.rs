@@ -5,6 +5,7 @@
 //! is reported; it ends the command only if the program seems to need it.
 
 use serde_json::Value;
+use toolgate_catalog::names::{NameScope, NameTable};
 use toolgate_config::lookup::FoundFile;
 use toolgate_config::problem::Problem;
 use toolgate_config::text::Source;
@@ -16,9 +17,6 @@ use super::servers::{configuration, needs_trust, sentences};
 use crate::args::servers::Servers;
 use crate::consent;
 use crate::print::{escape, note};
-
-/// Names by which a program reaches servers that it does not name.
-const INTROSPECTION: [&str; 4] = ["tools", "__backends", "__interfaces", "__getToolInterface"];
 
 /// A configuration for one program.
 pub(crate) struct ProgramConfig {
@@ -113,26 +111,31 @@ fn unused(why: &str) -> Option<ProgramConfig> {
 fn seems_to_use(code: &str, source: &Source) -> bool {
     let Ok(tree) = source.tree() else { return false };
     let tree = tree.to_json();
-    let sections = ["/mcpServers", "/servers", "/mcp_servers", "/toolgate/functions"];
-    let mut names = sections.iter().filter_map(|section| tree.pointer(section)?.as_object()).flat_map(|it| it.keys());
-    let has_servers = sections.iter().take(3).any(|section| tree.pointer(section).is_some_and(Value::is_object));
-    let introspects = INTROSPECTION.iter().any(|name| has_word(code, name));
-    has_servers && introspects || names.any(|name| mentions(code, name))
+    let names_of = |section: &str| {
+        let entries = tree.pointer(section).and_then(Value::as_object);
+        entries.into_iter().flat_map(|it| it.keys().cloned()).collect::<Vec<String>>()
+    };
+    let servers: Vec<String> = ["/mcpServers", "/servers", "/mcp_servers"].into_iter().flat_map(names_of).collect();
+    let functions = names_of("/toolgate/functions");
+    let may_call = || match toolgate_plan::may_call_tools(code) {
+        Some(may_call) => may_call,
+        // It may be a call by a hyphenated name, which is no JavaScript.
+        None => NameTable::new(servers.iter().cloned(), NameScope::Global)
+            .names()
+            .iter()
+            .any(|name| has_word(code, &name.original) || has_word(code, &name.identifier)),
+    };
+    !servers.is_empty() && may_call() || functions.iter().any(|name| has_word(code, name))
 }
 
-/// Whether a text has this identifier.
+/// Whether a text has this word.
 fn has_word(code: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
-    code.match_indices(word).any(|(at, _)| {
-        let (before, after) = (code.get(..at).unwrap_or_default(), code.get(at + word.len()..).unwrap_or_default());
-        !before.ends_with(is_part) && !after.starts_with(is_part)
-    })
-}
-
-/// Whether a program seems to use a server or a function: by its name, or as the identifier that stands for it.
-fn mentions(code: &str, name: &str) -> bool {
-    let identifier: String = name.chars().map(|c| if c.is_alphanumeric() || c == '$' { c } else { '_' }).collect();
-    !name.is_empty() && (has_word(code, name) || has_word(code, &identifier))
+    !word.is_empty()
+        && code.match_indices(word).any(|(at, _)| {
+            let (before, after) = (code.get(..at).unwrap_or_default(), code.get(at + word.len()..).unwrap_or_default());
+            !before.ends_with(is_part) && !after.starts_with(is_part)
+        })
 }
 
 #[cfg(test)]
@@ -141,24 +144,32 @@ mod tests {
     use toolgate_config::text::Format;
 
     #[test]
-    fn a_program_that_may_use_a_server_or_a_function_is_known_by_its_words() {
-        let text = r#"{ "mcpServers": { "my-notes": {} }, "toolgate": { "functions": { "price": {} } } }"#;
+    fn a_program_that_may_use_a_server_or_a_function_is_known_before_it_runs() {
+        let text =
+            r#"{ "mcpServers": { "my-notes": {}, "delete": {} }, "toolgate": { "functions": { "price": {} } } }"#;
         let source = Source::new("toolgate.json".as_ref(), Format::Json, text);
         let uses = |code: &str| seems_to_use(code, &source);
         for code in [
             "my_notes.list({})",
             "tools['my-notes'].list({})",
             "{\"tool\": \"my-notes.list\"}",
+            "{\"tool\": \"list\"}",
+            "await delete_.list({})",
+            "lst({})",
+            "const r = await my-notes.list({}) return r",
             "Object.keys(tools)",
             "return __interfaces",
             "price(1)",
+            "api.price(1)",
         ] {
             assert!(uses(code), "{code}");
         }
-        for code in ["return 1", "const toolset = mytools; return toolset", "", "httpCall({})"] {
+        for code in ["return 1", "const toolset = 1; return toolset", "", "httpCall({})", "/* my_notes */ return 1"] {
             assert!(!uses(code), "{code}");
         }
-        let without = Source::new("toolgate.json".as_ref(), Format::Json, "{}");
-        assert!(!seems_to_use("Object.keys(tools)", &without));
+        for without in ["{}", r#"{ "mcpServers": {} }"#] {
+            let without = Source::new("toolgate.json".as_ref(), Format::Json, without);
+            assert!(!seems_to_use("Object.keys(tools)", &without));
+        }
     }
 }

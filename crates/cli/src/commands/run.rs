@@ -1,6 +1,7 @@
 //! `toolgate run`: a program from a file, its result on standard output.
 //!
-//! With tools, of a scripted file or of real servers, the result is shaped and the calls are listed.
+//! With tools, of a scripted file or of real servers, the calls are listed, and a result that is too long for an agent is shown in
+//! part where standard output is no terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::input::Source;
 use crate::print::console::Console;
 use crate::print::report::{Origin, Shown};
 use crate::print::{Style, error, escape, ledger, note, out, review};
-use crate::runner::{memory_of, run_configured, run_once, text};
+use crate::runner::{memory_of, object, run_configured, run_once, text};
 use crate::tools;
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
@@ -42,7 +43,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     let recording = args.record.as_ref().map(|_| Recording::of(profile, &code));
     // The run takes its configuration; what of it is secret is looked up after the run, which may log in.
     let recorded_config = recording.as_ref().and(config.as_ref()).map(|it| it.config.clone());
-    let (mut run, settings) = match text(context) {
+    let (mut run, settings) = match text(context).and_then(object) {
         Ok(data) => {
             let request = RunRequest {
                 data,
@@ -118,7 +119,11 @@ fn over_script(args: &RunArgs, request: RunRequest) -> anyhow::Result<(RunReport
     Ok((run_once(args.bounds.sandbox.isolation(), bridge, request), OutputSettings::default()))
 }
 
-/// Prints the text that an agent would get.
+fn is_text(json: &str) -> bool {
+    json.starts_with('"')
+}
+
+/// Prints the result: JSON, or as much of it as an agent would get.
 pub(super) fn print_shaped(
     report: &Report,
     max_output: Option<u64>,
@@ -139,7 +144,12 @@ pub(super) fn print_shaped(
         }
     };
     let response = toolgate_output::shape(value.get(), &settings, intent, &mut keep);
-    out(escape::text(&response.text))?;
+    // A text that is shown whole is JSON like any other result; one that is cut is what an agent would get.
+    if is_text(value.get()) && toolgate_json::unquote(value.get()) == response.text {
+        out(escape::json(value.get()))?;
+    } else {
+        out(escape::text(&response.text))?;
+    }
     if let Some(id) = response.result_id {
         note(Style::stderr().faint(format_args!("the whole result: toolgate result {id}")));
     }

@@ -445,7 +445,7 @@ fn remember(config: &Checked, row: &RunRow, question: &PendingView, decision: &C
     let Some((call, remember @ Remember::Always { .. })) = question.remembered(&row.run, decision) else { return };
     let caller = if row.caller.is_empty() { "local" } else { row.caller.as_str() };
     let settings = &config.settings;
-    let rules = RememberedRules::new(settings.remembered_rules.clone());
+    let rules = RememberedRules::new(config.remembered_rules_file());
     if let Err(error) = rules.remember(&settings.policy, caller, &call, &remember) {
         note(format_args!("the approval holds, and is not remembered: {}", escape::line(&error.to_string())));
     }

@@ -201,6 +201,11 @@ async fn an_approval_is_remembered_at_the_command_line() {
     let rule = &listed["remembered"][0];
     assert_eq!((&rule["rule"]["tool"], &rule["rule"]["when"]), (&json!("bank.pay"), &json!(condition)), "{listed}");
     assert_eq!(rule["caller"], "local", "{listed}");
+    // The same text in another file is another configuration, where nothing was approved.
+    let other = folder.path().join("other.json");
+    std::fs::copy(&config, &other).expect("copied");
+    let listed = json_of(&other, &["policy", "list"]);
+    assert_eq!(listed["remembered"], json!([]), "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

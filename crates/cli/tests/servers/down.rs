@@ -86,6 +86,27 @@ fn a_search_among_known_tools_does_not_wait_for_a_server_that_never_answers() {
     assert!(user.run(&["call", "tracker.get_issue", r#"{"number":1}"#]).contains("\"number\": 1"));
 }
 
+#[test]
+fn a_server_that_is_not_started_is_named_without_waiting_for_another() {
+    let user = User::new();
+    // Waiting for the start of `silent` would take as long as the tests may.
+    let config = json!({
+        "mcpServers": {
+            "silent": { "command": "/bin/sleep", "args": ["1000"] },
+            "unset": { "command": "x", "env": { "KEY": "${NOT_SET_ANYWHERE}" } },
+            "off": { "command": "x", "disabled": true },
+        },
+        "toolgate": { "limits": { "start_timeout": "10m" } },
+    });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    for command in ["call", "describe"] {
+        let (code, _, stderr) = user.try_run(&[command, "unset.get_issue"]);
+        assert!(code == 2 && stderr.contains("unset: needs configuration: set NOT_SET_ANYWHERE"), "{stderr}");
+        let (code, _, stderr) = user.try_run(&[command, "off.get_issue"]);
+        assert!(code == 2 && stderr.contains("off: disabled in the configuration"), "{stderr}");
+    }
+}
+
 /// A program of the shell in the user's home.
 fn write_program(user: &User, name: &str, command: &str) -> String {
     let program = user.path(name);
@@ -107,6 +128,32 @@ fn a_call_by_hand_waits_for_a_server_that_comes_up_at_its_second_start() {
     user.run(&["add", "dead", "--", "/no/such/program"]);
     let (code, _, stderr) = user.try_run(&["call", "dead.get_issue"]);
     assert!(code == 2 && stderr.contains("dead: can't run /no/such/program"), "{stderr}");
+}
+
+#[test]
+fn why_a_server_does_not_start_is_said_without_its_secrets() {
+    let user = User::new();
+    user.write("token", "s3cr3tTOK99");
+    let token = format!("${{file:{}}}", user.path("token").display());
+    // Answers every request with an error that repeats its variable.
+    let refuse = r#"n=0; while read l; do n=$((n+1)); echo '{"jsonrpc":"2.0","id":'$n',"error":{"code":1,"message":"bad token '$TOK'"}}'; done"#;
+    let config = json!({
+        "mcpServers": {
+            "refusing": { "command": "sh", "args": ["-c", refuse], "env": { "TOK": token } },
+            "path": { "command": format!("/no/{token}/x") },
+            "argument": { "command": "sh", "args": ["-c", "echo \"bad argument $0\" >&2; exit 3", token] },
+            "remote": { "url": format!("http://127.0.0.1:1/{token}/mcp") },
+        },
+        "toolgate": { "limits": { "start_timeout": "5s" } },
+    });
+    user.write(".config/toolgate/toolgate.json", &config.to_string());
+    let (code, stdout, stderr) = user.try_run(&["list", "--json"]);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    for shown in ["bad token [TOK]", "can't run /no/[secret]/x", "bad argument [secret]"] {
+        assert!(stdout.contains(shown), "{shown}: {stdout}");
+    }
+    let log = std::fs::read_to_string(user.path(".local/state/toolgate/toolgate.log")).unwrap_or_default();
+    assert!(![stdout, stderr, log].iter().any(|text| text.contains("s3cr3tTOK99")), "a secret is shown");
 }
 
 #[test]

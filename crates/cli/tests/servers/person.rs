@@ -86,6 +86,43 @@ fn the_configuration_that_is_found_holds_for_every_program() {
     assert!(code == 1 && stderr.contains("at most 200 are taken"), "{stderr}");
 }
 
+/// Whatever a server is called, and however the program means its tools, a found configuration does what a named one does.
+#[test]
+fn a_found_configuration_knows_every_name_that_a_named_one_knows() {
+    let user = User::new();
+    let demo = serde_json::json!({ "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] });
+    let config = serde_json::json!({ "mcpServers": { "delete": demo, "123start": demo, "Math": demo } });
+    let file = user.write(".config/toolgate/toolgate.json", &config.to_string());
+    for program in [
+        "return (await delete_.get_issue({ number: 4 })).number",
+        "return (await _123start.get_issue({ number: 4 })).number",
+        "return (await Math_.get_issue({ number: 4 })).number",
+    ] {
+        assert_eq!(user.run(&["run", "-e", program]).trim(), "4", "{program}");
+    }
+    for (program, told) in [
+        (r#"{"tool": "get_issue", "arguments": {"number": 4}}"#, "More than one backend has"),
+        ("return await delet_.get_issue({ number: 4 })", "Did you mean `delete_`?"),
+        ("return await get_issue({ number: 4 })", "`get_issue` is a tool"),
+        ("return await delete_.get_isue({ number: 4 })", "Did you mean `get_issue`?"),
+    ] {
+        let found = user.try_run(&["run", "-e", program]);
+        assert!(found.0 == 1 && found.2.contains(told), "{program}: {}", found.2);
+        let named = user.try_run(&["run", "-e", program, "--config", file.to_str().expect("UTF-8")]);
+        assert_eq!((found.0, found.1, found.2), named, "{program}");
+    }
+    let (code, _, stderr) = user.try_run(&["check", "-e", "await delete_.nope()"]);
+    assert_eq!(code, 1, "{stderr}");
+}
+
+#[test]
+fn a_call_as_json_without_its_server_is_a_call_of_the_found_configuration() {
+    // Nothing is cached.
+    let user = User::with_demo("tracker");
+    let call = r#"{"tool": "get_issue", "arguments": {"number": 4}}"#;
+    assert!(user.run(&["run", "-e", call]).contains("\"number\": 4"));
+}
+
 /// A server is started for a program that may use it, and for no other.
 #[test]
 fn a_program_that_names_no_server_starts_none() {
@@ -98,6 +135,7 @@ fn a_program_that_names_no_server_starts_none() {
     }
     user.run(&["compute", "() => 1"]);
     user.run(&["run", "--no-servers", "-e", "return typeof marker"]);
+    user.run(&["run", "-e", "/* marker */ const r: Record<string, string> = { marker: 'marker' }; return r.marker"]);
     assert!(!user.path("started").exists());
     user.try_run(&["run", "-e", "return await marker.anything({})"]);
     assert!(user.path("started").exists());

@@ -73,6 +73,15 @@ pub struct Checked {
     pub warnings: Vec<Problem>,
 }
 
+impl Checked {
+    /// The file of approvals that stand for later calls, one for each configuration: another one has other servers, and an
+    /// approval is about the calls of one.
+    pub fn remembered_rules_file(&self) -> Option<PathBuf> {
+        let folder = self.settings.remembered_rules.as_ref()?;
+        Some(folder.join(format!("{:016x}.json", runs::hash(&self.file))))
+    }
+}
+
 /// A server that needs configuration: a variable or a secret is not set, a file is missing, the URL is invalid, or its
 /// settings under `toolgate.backends` are.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -196,7 +205,8 @@ pub struct Settings {
     pub functions: BTreeMap<FunctionName, Function>,
     /// Who may call which tool.
     pub policy: toolgate_policy::Policy,
-    /// The file of approvals that stand for later calls; `None` without a home directory.
+    /// The folder of approvals that stand for later calls; `None` without a home directory. The file in it is that of
+    /// [`Checked::remembered_rules_file`].
     pub remembered_rules: Option<PathBuf>,
     /// Where programs may send HTTP requests.
     pub egress: EgressSetting,
@@ -356,10 +366,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         telemetry: telemetry::check(&mut checker, &value(&toolgate.telemetry)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
         policy: policy::check(&mut checker, &toolgate),
-        remembered_rules: checker
-            .env
-            .xdg("XDG_STATE_HOME", ".local/state")
-            .map(|it| it.join("toolgate/remembered-rules.json")),
+        remembered_rules: checker.env.state_folder().map(|state| state.join("remembered-rules")),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),
         store,

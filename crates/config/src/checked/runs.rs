@@ -151,8 +151,8 @@ fn state(checker: &Checker<'_>) -> Option<PathBuf> {
     checker.env.xdg("XDG_STATE_HOME", ".local/state").map(|state| state.join("toolgate"))
 }
 
-/// FNV-1a: the same in every version of this program.
-fn hash(file: &Path) -> u64 {
+/// Stands for a configuration in the names of its files. FNV-1a: the same in every version of this program.
+pub(super) fn hash(file: &Path) -> u64 {
     let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let bytes = file.as_os_str().as_encoded_bytes();
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

@@ -135,7 +135,7 @@ impl Gateway {
         settings::bound_process(&config.settings, &BytesInFlight::default());
         let bridge = Arc::new(Bridge::new(CatalogHandle::default()));
         bridge.set_policy(config.settings.policy.clone());
-        bridge.set_remembered(RememberedRules::new(config.settings.remembered_rules.clone()));
+        bridge.set_remembered(RememberedRules::new(config.remembered_rules_file()));
         let learning = TypeLearning::start(&config, bridge.catalog_handle().subscribe()).ok().map(Arc::new);
         if let Some(learning) = &learning {
             bridge.observe_results(Arc::clone(learning) as _);

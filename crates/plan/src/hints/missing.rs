@@ -6,6 +6,7 @@
 use crate::{
     facility::{missing_facility, missing_modules},
     parse::{Parsed, with_parsed},
+    reach,
 };
 use oxc::{
     ast::ast::*,
@@ -28,15 +29,28 @@ pub fn hint_for_missing(
         return None;
     }
     let found = with_parsed(source, |parsed| {
-        let mut uses =
-            Uses { parsed: &parsed, statement: parsed.program.span, position, names: Vec::new(), imports: Vec::new() };
+        let mut uses = Uses {
+            parsed: &parsed,
+            statement: parsed.program.span,
+            position,
+            names: Vec::new(),
+            receivers: Vec::new(),
+            imports: Vec::new(),
+        };
         uses.visit_program(parsed.program);
         let (name, imports) = (uses.failed_name(profile).map(str::to_owned), uses.imports_here());
-        Ok((name.filter(|_| class == ErrorClass::Reference), imports))
+        let calls_tool = profile == Profile::Snippet && uses.calls_unknown_receiver();
+        let is_reference = class == ErrorClass::Reference;
+        Ok((name.filter(|_| is_reference), imports, calls_tool && is_reference))
     });
-    let (name, imports) = found.ok()?;
-    name.and_then(|name| missing_facility(&name, profile)).or_else(|| imports.then(|| missing_modules(profile)))
+    let (name, imports, calls_tool) = found.ok()?;
+    let facility = name.and_then(|name| missing_facility(&name, profile));
+    let modules = || imports.then(|| missing_modules(profile));
+    facility.or_else(modules).or_else(|| calls_tool.then(|| NO_TOOLS.to_owned()))
 }
+
+/// The hint for a snippet that calls a tool of a server.
+const NO_TOOLS: &str = "A snippet has no tools of servers, only host functions: a program of `call_tool_chain` (`toolgate run` without `--profile snippet`) has them.";
 
 /// The uses of undeclared names and of `import()` in a program.
 struct Uses<'p, 'a> {
@@ -45,6 +59,8 @@ struct Uses<'p, 'a> {
     /// The innermost statement at the position.
     statement: Span,
     names: Vec<(u32, &'a str)>,
+    /// The places of undeclared names that are not of the sandbox and have a method called, such as `notes` in `notes.list()`.
+    receivers: Vec<u32>,
     imports: Vec<u32>,
 }
 
@@ -61,6 +77,11 @@ impl<'a> Uses<'_, 'a> {
         let suspects: Vec<_> = self.names.iter().filter(is_suspect).collect();
         let before = suspects.iter().rfind(|name| place(name) < position);
         before.or(suspects.first()).map(|(_, name)| *name)
+    }
+
+    /// Whether the name that is not defined is one that has a method called.
+    fn calls_unknown_receiver(&self) -> bool {
+        self.position.is_some() && self.receivers.iter().any(|offset| self.is_here(*offset))
     }
 
     /// Whether there is an `import()` in the statement at the position; anywhere, where the position is not known.
@@ -87,6 +108,17 @@ impl<'a> Visit<'a> for Uses<'_, 'a> {
         if self.parsed.is_global(it) {
             self.names.push((it.span.start, it.name.as_str()));
         }
+    }
+
+    fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
+        if let Some((object, ..)) = reach::member(&it.callee)
+            && let Expression::Identifier(id) = object.get_inner_expression()
+            && self.parsed.is_global(id)
+            && !reach::is_built_in(id.name.as_str())
+        {
+            self.receivers.push(id.span.start);
+        }
+        walk::walk_call_expression(self, it);
     }
 
     fn visit_unary_expression(&mut self, it: &UnaryExpression<'a>) {
@@ -136,6 +168,17 @@ mod tests {
         check("return [typeof fetch, reslut]", ErrorClass::Reference, Some("return"), None);
         check("const fetch = 1; return fetch + reslut", ErrorClass::Reference, Some("return"), None);
         check("const o = {}; return o.fetch.x", ErrorClass::Type, Some("o.fetch"), None);
+    }
+
+    #[test]
+    fn a_snippet_that_calls_a_tool_is_told_where_tools_are() {
+        let hint = |source: &str, profile| {
+            hint_for_missing(source, ErrorClass::Reference, Some(Position::of_offset(source, 0)), profile)
+        };
+        assert_eq!(hint("return odd.echo({})", Profile::Snippet).as_deref(), Some(NO_TOOLS));
+        assert_eq!(hint("return odd.echo({})", Profile::Chain), None);
+        assert_eq!(hint("return reslut", Profile::Snippet), None);
+        assert_eq!(hint("const odd = 1; return Math.max(odd, reslut)", Profile::Snippet), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::{
     facility,
     reach::is_built_in,
-    suggest::{nearest, question},
+    suggest::{self, nearest, question},
     tools::Tools,
 };
 use toolgate_wire::Profile;
@@ -36,8 +36,14 @@ pub(super) struct Surroundings<'t> {
 /// Advice about a global that does not exist; `None` for one that does.
 pub(super) fn advice(name: &str, used: Use<'_>, around: &Surroundings<'_>) -> Option<String> {
     let Surroundings { profile, tools, .. } = around;
-    let groups = tools.functions();
-    if groups.iter().any(|function| function.split('.').next() == Some(name)) {
+    let functions = tools.functions();
+    if let Use::Member(property) = used
+        && let Some(hint) = about_group(name, property, &functions)
+    {
+        return Some(hint);
+    }
+    let is_fetch = name == "api" && used == Use::Member("fetch") && !functions.iter().any(|it| it == "api.fetch");
+    if !is_fetch && functions.iter().any(|function| function.split('.').next() == Some(name)) {
         return None;
     }
     if let Some(facility) = facility::missing(name, *profile) {
@@ -53,6 +59,24 @@ pub(super) fn advice(name: &str, used: Use<'_>, around: &Surroundings<'_>) -> Op
         Use::Member(property) => about_receiver(name, property, around),
         Use::Call | Use::Read => about_name(name, used, around),
     }
+}
+
+/// `group.property`, where host functions are in `group` and none has this name. All of them are in `api`.
+fn about_group(group: &str, property: &str, functions: &[String]) -> Option<String> {
+    let member = |function: &String| match function.split_once('.') {
+        Some((of, name)) => (of == group).then(|| name.to_owned()),
+        None => (group == "api").then(|| function.clone()),
+    };
+    let members: Vec<String> = functions.iter().filter_map(member).collect();
+    // Whether requests may be sent is said for `api.fetch` itself.
+    let is_fetch = group == "api" && property == "fetch";
+    if members.is_empty() || is_fetch || members.iter().any(|one| one == property) {
+        return None;
+    }
+    let near: Vec<String> =
+        nearest(property, members.iter().map(String::as_str)).iter().map(|one| format!("{group}.{one}")).collect();
+    let next = question(&near).or_else(|| suggest::listed(members.iter().map(String::as_str)))?;
+    Some(format!("There is no function `{group}.{property}`. {next}"))
 }
 
 /// `name.property`, where there is no `name`.
@@ -199,4 +223,24 @@ fn tool_for(words: &[&str], tools: &dyn Tools) -> Option<String> {
         let (backend, tool) = all.iter().find(|(_, tool)| tool.to_lowercase().contains(word))?;
         Some(format!("`{backend}.{tool}({{…}})`"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_a_group_does_not_have_is_answered_with_those_that_it_has() {
+        let functions = ["api.quote".to_owned(), "wr".to_owned(), "weather.today".to_owned()];
+        let check = |group: &str, property: &str, expected: Option<&str>| {
+            assert_eq!(about_group(group, property, &functions).as_deref(), expected, "{group}.{property}");
+        };
+        check("api", "qote", Some("There is no function `api.qote`. Did you mean `api.quote`?"));
+        check("api", "wrr", Some("There is no function `api.wrr`. Did you mean `api.wr`?"));
+        check("api", "nothing_like_it", Some("There is no function `api.nothing_like_it`. It has quote, wr."));
+        check("weather", "tody", Some("There is no function `weather.tody`. Did you mean `weather.today`?"));
+        check("api", "quote", None);
+        check("api", "fetch", None);
+        check("other", "quote", None);
+    }
 }

@@ -18,13 +18,13 @@ pub use self::finding::{Finding, FindingCode, PlannedCall, Preflight};
 use self::arguments::{tell, tell_policy};
 use self::certainty::FatalCalls;
 use crate::{
-    direct::{self, Unusable},
+    direct::{self, UnusableText},
     erase::shorten,
-    fault::SyntaxFault,
     hints::is_meta_tool,
     hyphen,
     literal::Arguments,
     parse::{Parsed, with_parsed},
+    plan::nothing,
     reach::{self, Reached, Target, global_backend},
     suggest::{listed, nearest, question},
     tools::{Call, Tools},
@@ -46,14 +46,20 @@ const MAX_FINDINGS: usize = 100;
 const MAX_GUESSES: usize = 20;
 
 /// Checks a text without running it, as `toolgate check` does.
-pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, SyntaxFault> {
+///
+/// # Errors
+/// If the text cannot be run.
+pub fn preflight(source: &str, tools: &dyn Tools) -> Result<Preflight, UnusableText> {
+    if let Some(fault) = nothing(source) {
+        return Err(UnusableText::Syntax(fault));
+    }
     if let Some(direct) = direct::read(source, tools) {
-        return direct.map(|call| preflight_call(&call, tools)).map_err(Unusable::into_fault);
+        return direct.map(|call| preflight_call(&call, tools));
     }
     if let Some(script) = hyphen::script(source, tools) {
         return Ok(script.preflight);
     }
-    with_parsed(source, |parsed| Ok(inspect(&parsed, tools)))
+    with_parsed(source, |parsed| Ok(inspect(&parsed, tools))).map_err(UnusableText::Syntax)
 }
 
 /// Checks a call that came as JSON. Its text has no positions, so findings are at its start.

@@ -6,6 +6,7 @@ use super::{FindingCode, Inspector};
 use crate::{
     compile::{Lone, is_nothing, last_expression, lone_function},
     functions::{self, Body},
+    parse::Parsed,
 };
 use oxc::{
     ast::ast::*,
@@ -21,16 +22,27 @@ impl<'a> Inspector<'_, 'a> {
         let Some(last) = self.last_without_result() else { return };
         let at = last.span().start;
         match last_variable(last) {
-            Some(name) => {
+            Some((name, value)) => {
                 let message = format!("The program returns nothing: it ends with the declaration of `{name}`");
-                self.warn(FindingCode::NoResult, at, message, Some(format!("End it with `return {name}`.")));
+                let advice = match value {
+                    DeclaredValue::Function => format!("End it with `return await {name}()`."),
+                    DeclaredValue::Other => format!("End it with `return {name}`."),
+                };
+                self.warn(FindingCode::NoResult, at, message, Some(advice));
             }
-            None if self.parsed.scoping.root_unresolved_references().iter().any(|(name, _)| *name == "console") => {}
+            None if self.prints() => {}
             None => {
                 let advice = "`return` what you want to see.".to_owned();
                 self.warn(FindingCode::NoResult, at, "The program returns nothing".to_owned(), Some(advice));
             }
         }
+    }
+
+    /// Whether the program prints on its way. What it prints when it catches an error is no result.
+    fn prints(&self) -> bool {
+        let mut console = Console { parsed: self.parsed, is_used: false };
+        console.visit_program(self.parsed.program);
+        console.is_used
     }
 
     /// The last statement of the function whose result is the program's, if that function returns nothing.
@@ -57,11 +69,7 @@ impl<'a> Inspector<'_, 'a> {
                 let is_run = |statement: &&Statement<'_>| {
                     !is_nothing(statement) && !matches!(statement, Statement::FunctionDeclaration(_))
                 };
-                statements
-                    .iter()
-                    .rev()
-                    .find(is_run)
-                    .filter(|last| !last.is_module_declaration() && !ends_on_purpose(last))
+                statements.iter().rev().find(is_run).filter(|last| !is_export(last) && !ends_on_purpose(last))
             }
         }
     }
@@ -96,10 +104,38 @@ impl<'a> Inspector<'_, 'a> {
     }
 }
 
+/// What a variable is declared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeclaredValue {
+    Function,
+    Other,
+}
+
 /// The variable of a declaration at the end of a program.
-fn last_variable<'s>(statement: &'s Statement<'_>) -> Option<&'s str> {
-    let Statement::VariableDeclaration(it) = statement else { return None };
-    it.declarations.last()?.id.get_binding_identifier().map(|id| id.name.as_str())
+fn last_variable<'s>(statement: &'s Statement<'_>) -> Option<(&'s str, DeclaredValue)> {
+    let last = variables(statement)?.declarations.last()?;
+    let value = match last.init.as_ref().map(Expression::get_inner_expression) {
+        Some(Expression::ArrowFunctionExpression(_) | Expression::FunctionExpression(_)) => DeclaredValue::Function,
+        _ => DeclaredValue::Other,
+    };
+    last.id.get_binding_identifier().map(|id| (id.name.as_str(), value))
+}
+
+/// The variables that a statement declares, also one that exports them.
+fn variables<'s, 'a>(statement: &'s Statement<'a>) -> Option<&'s VariableDeclaration<'a>> {
+    match statement {
+        Statement::VariableDeclaration(it) => Some(it),
+        Statement::ExportDeclaration(it) => match &it.declaration {
+            Declaration::VariableDeclaration(it) => Some(it),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a statement gives the result of the program, or may.
+fn is_export(statement: &Statement<'_>) -> bool {
+    statement.is_module_declaration() && last_variable(statement).is_none_or(|(name, _)| name == "main")
 }
 
 fn ends_on_purpose(statement: &Statement<'_>) -> bool {
@@ -125,4 +161,18 @@ impl<'a> Visit<'a> for Returns {
     fn visit_function(&mut self, _: &Function<'a>, _: ScopeFlags) {}
 
     fn visit_class(&mut self, _: &Class<'a>) {}
+}
+
+/// Looks for `console` outside of `catch`.
+struct Console<'p, 'a> {
+    parsed: &'p Parsed<'a>,
+    is_used: bool,
+}
+
+impl<'a> Visit<'a> for Console<'_, 'a> {
+    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
+        self.is_used |= it.name == "console" && self.parsed.is_global(it);
+    }
+
+    fn visit_catch_clause(&mut self, _: &CatchClause<'a>) {}
 }

@@ -5,8 +5,9 @@ use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolgate_plan::{Finding, PlannedCall, Position};
-use toolgate_run::{Door, ProgramCheck, RunRequest, TYPE_CHECK_TIMEOUT};
+use serde_json::Value;
+use toolgate_plan::{Arguments, Finding, PlannedCall, Position};
+use toolgate_run::{Door, ProgramCheck, Route, RunRequest, TYPE_CHECK_TIMEOUT};
 use toolgate_wire::{Failure, Profile};
 
 use crate::body::Received;
@@ -23,10 +24,10 @@ pub(crate) struct CheckRequest {
     code: Option<String>,
 }
 
-/// What is known of a program without running it.
+/// What is known of a program without running it: the answer of `POST /v1/check` and of `toolgate check --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct CheckReply {
+pub struct CheckReply {
     /// Whether nothing must go wrong.
     ok: bool,
     /// The route that it would take.
@@ -37,7 +38,7 @@ pub(crate) struct CheckReply {
     errors: Vec<Problem>,
     /// What probably fails.
     warnings: Vec<Problem>,
-    /// Whether its types were checked, if it names a tool or a function.
+    /// Whether its types were checked. They are where it names a tool or a function.
     types_checked: bool,
     /// Why they were not.
     types_not_checked: Option<String>,
@@ -48,6 +49,12 @@ pub(crate) struct CheckReply {
 pub(crate) struct CheckedCall {
     /// `backend.tool`
     name: String,
+    /// The backend, by its own name.
+    backend: String,
+    /// The tool, by its own name.
+    tool: String,
+    /// The arguments; null where they are known when the program runs.
+    arguments: Option<Value>,
     /// The line, from one.
     line: Option<u32>,
     /// The column, from one.
@@ -91,7 +98,12 @@ impl From<Failure> for Problem {
 impl From<PlannedCall> for CheckedCall {
     fn from(it: PlannedCall) -> Self {
         let (line, column) = (it.position.map(|at| at.line), it.position.map(|at| at.column));
-        CheckedCall { name: format!("{}.{}", it.backend, it.tool), line, column }
+        let arguments = match it.arguments {
+            Arguments::Known(value) => Some(value),
+            Arguments::Partial { .. } | Arguments::Unknown => None,
+        };
+        let name = format!("{}.{}", it.backend, it.tool);
+        CheckedCall { name, backend: it.backend, tool: it.tool, arguments, line, column }
     }
 }
 
@@ -104,27 +116,35 @@ pub(crate) async fn check(
     let _permit = service.check_permit().await?;
     let request = RunRequest { caller: caller.scope(), door: Door::Http, ..RunRequest::new(Profile::Chain, code) };
     let runner = service.runner();
-    let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect::<Vec<_>>();
-    let path = runner.route(&request).name();
-    let reply = match runner.check_types(&request, TYPE_CHECK_TIMEOUT).await {
-        Ok(ProgramCheck { preflight: found, not_checked }) => CheckReply {
-            ok: found.errors.is_empty(),
-            path,
-            calls: found.calls.into_iter().map(CheckedCall::from).collect(),
-            errors: problems(found.errors),
-            warnings: problems(found.warnings),
-            types_checked: not_checked.is_none(),
-            types_not_checked: not_checked.map(|why| why.to_string()),
-        },
-        Err(failure) => CheckReply {
-            ok: false,
-            path,
-            calls: Vec::new(),
-            errors: vec![Problem::from(failure)],
-            warnings: Vec::new(),
-            types_checked: false,
-            types_not_checked: None,
-        },
-    };
+    let route = runner.route(&request);
+    let reply = CheckReply::new(runner.check_types(&request, TYPE_CHECK_TIMEOUT).await, route);
     answer(service.budget(), &reply)
+}
+
+impl CheckReply {
+    /// What a check found in a program that would take this route.
+    pub fn new(checked: Result<ProgramCheck, Failure>, route: Route) -> Self {
+        let problems = |findings: Vec<Finding>| findings.into_iter().map(Problem::from).collect::<Vec<_>>();
+        let path = route.name();
+        match checked {
+            Ok(ProgramCheck { preflight: found, not_checked }) => CheckReply {
+                ok: found.errors.is_empty(),
+                path,
+                calls: found.calls.into_iter().map(CheckedCall::from).collect(),
+                errors: problems(found.errors),
+                warnings: problems(found.warnings),
+                types_checked: not_checked.is_none(),
+                types_not_checked: not_checked.map(|why| why.to_string()),
+            },
+            Err(failure) => CheckReply {
+                ok: false,
+                path,
+                calls: Vec::new(),
+                errors: vec![Problem::from(failure)],
+                warnings: Vec::new(),
+                types_checked: false,
+                types_not_checked: None,
+            },
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub(super) mod tools;
 use axum::Router;
 use axum::routing::{delete, get, post};
 
+pub use check::CheckReply;
+
 use super::HttpService;
 
 /// The routes; all need credentials.

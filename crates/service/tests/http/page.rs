@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         counts_rights_and_layers_are_told,
         events_tell_a_caller_of_its_runs,
         event_streams_are_bounded,
+        a_stream_ends_with_the_session_that_opened_it,
     ]
 }
 
@@ -205,6 +206,17 @@ async fn a_program_is_checked_without_a_run() {
     assert_eq!((&checked["ok"], &checked["errors"][0]["line"]), (&json!(false), &json!(1)), "{checked}");
     let checked = server.post("/v1/check", json!({"code": "const a = await shop.find({});\nreturn [a]"})).await.json();
     assert_eq!((&checked["ok"], &checked["calls"][0]["name"]), (&json!(true), &json!("shop.find")), "{checked}");
+    let call = &checked["calls"][0];
+    assert_eq!((&call["backend"], &call["tool"], &call["arguments"]), (&json!("shop"), &json!("find"), &json!({})));
+    let unnamed = server.post("/v1/check", json!({"code": "let x: number = 'a'; return x"})).await.json();
+    let why = "no tool and no function is named in it";
+    assert_eq!((&unnamed["typesChecked"], &unnamed["typesNotChecked"]), (&json!(false), &json!(why)), "{unnamed}");
+    let checked = server.post("/v1/check", json!({"code": "{\"tool\": \"shop.nope\"}"})).await.json();
+    assert_eq!(
+        (&checked["errors"][0]["code"], &checked["path"]),
+        (&json!("INVALID_CODE"), &json!("refused")),
+        "{checked}"
+    );
     assert_eq!(server.post("/v1/check", json!({})).await.refusal(), "400 INVALID_INPUT /code");
     assert_eq!(server.get("/v1/history").await.json()["total"], 0, "nothing ran");
 }
@@ -268,6 +280,28 @@ async fn events_tell_a_caller_of_its_runs() {
     server.shutdown.begin.cancel();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.expect("ended");
+}
+
+async fn a_stream_ends_with_the_session_that_opened_it() {
+    let server = two_keys().await;
+    let (alice, second) =
+        (sign_in(&server, json!({"key": "alice-key"})).await, sign_in(&server, json!({"key": "alice-key"})).await);
+    let mut streams = Vec::new();
+    for (cookie, token) in [&alice, &second] {
+        let ask = server.ask("GET", "/v1/events").header("Cookie", cookie).header("X-Toolgate-CSRF", token);
+        let mut stream = ask.begin().await;
+        read_until(&mut stream, "event: begin").await;
+        streams.push(stream);
+    }
+    assert_eq!(ask(&server, &alice, "DELETE", "/page/session").await.status, 204);
+    // At once, and not when a run ends or the stream is looked at again.
+    let mut rest = Vec::new();
+    tokio::time::timeout(Duration::from_secs(9), streams[0].read_to_end(&mut rest))
+        .await
+        .expect("at once")
+        .expect("ended");
+    let run = server.ask("POST", "/v1/run").bearer("alice-key").json(r#"{"code": "return 1"}"#).send().await;
+    read_until(&mut streams[1], run.json()["executionId"].as_str().expect("an id")).await;
 }
 
 async fn event_streams_are_bounded() {

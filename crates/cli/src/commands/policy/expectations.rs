@@ -2,11 +2,13 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toolgate_policy::{Action, CallCounts, Policy, PolicyCall, Traits};
+use toolgate_config::Checked;
+use toolgate_policy::{Action, CallCounts, Policy, PolicyCall};
 
 use super::super::servers::configuration;
 use super::super::{Exit, Usage};
 use super::begin::text_of;
+use super::named_tool::NamedTool;
 use crate::args::policy::TestArgs;
 use crate::print::{Style, escape, out};
 
@@ -54,7 +56,7 @@ pub(super) fn test(args: &TestArgs) -> anyhow::Result<Exit> {
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let expectation: Expectation = serde_json::from_str(line)
             .map_err(|error| Usage(format!("{}:{number}: {error}", escape::line(&args.file.to_string_lossy()))))?;
-        let (found, rule, reason) = decide(&config.settings.policy, &expectation);
+        let (found, rule, reason) = decide(&config, &expectation);
         let is_wrong = expectation.expect.is_some_and(|expected| expected != found);
         wrong += usize::from(is_wrong);
         lines.push((number, expectation, found, rule, reason, is_wrong));
@@ -87,15 +89,16 @@ pub(super) fn test(args: &TestArgs) -> anyhow::Result<Exit> {
     Ok(if wrong == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn decide(policy: &Policy, expectation: &Expectation) -> (Action, Option<String>, String) {
+fn decide(config: &Checked, expectation: &Expectation) -> (Action, Option<String>, String) {
     let Expectation { tool: path, arguments, caller, profile, annotations, counts, .. } = expectation;
-    let (backend, tool) = path.split_once('.').unwrap_or(("", path));
+    let (policy, named) = (&config.settings.policy, NamedTool::of(config, path, annotations.as_ref()));
+    let paths: Vec<&str> = named.paths.iter().map(String::as_str).collect();
     let args = Value::Object(arguments.clone());
     let call = PolicyCall {
-        paths: &[path],
-        backend,
-        tool,
-        traits: Traits::of(backend, tool, annotations.as_ref()),
+        paths: &paths,
+        backend: &named.backend,
+        tool: &named.tool,
+        traits: named.traits,
         caller,
         profile,
         args: &args,

@@ -2,11 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use toolgate_bridge::{Explained, QuestionedCall, standing_applies, standing_words};
-use toolgate_gateway::runtime::Gateway;
-use toolgate_plan::Arguments;
 use toolgate_policy::{Rule, RuleMatch};
-use toolgate_run::RunRequest;
-use toolgate_wire::{CallerScope, Profile};
+use toolgate_wire::CallerScope;
 
 use super::super::servers::{Opened, catalog_with, table};
 use super::super::{Exit, Usage};
@@ -17,7 +14,7 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let (path, written) = split(&args.call);
     Opened::new(&args.servers)?.within(async |gateway| {
         catalog_with(gateway, &path).await;
-        let arguments = arguments(gateway, args, &path, written.as_deref())?;
+        let arguments = arguments(args, written.as_deref())?;
         let (caller, profile) = (args.caller.as_str(), args.profile.as_str());
         let call = QuestionedCall { path: &path, arguments: &arguments, caller, profile };
         let explained = gateway.bridge().explain(&CallerScope::default(), call);
@@ -52,17 +49,12 @@ fn split(call: &str) -> (String, Option<String>) {
 }
 
 /// The arguments as JSON, or as a program would write them.
-fn arguments(gateway: &Gateway, args: &ExplainArgs, path: &str, written: Option<&str>) -> anyhow::Result<Value> {
+fn arguments(args: &ExplainArgs, written: Option<&str>) -> anyhow::Result<Value> {
     let Some(text) = args.arguments.as_deref().or(written) else { return Ok(Value::Object(Map::new())) };
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
     }
-    let program = format!("return await {path}({text})");
-    let planned = gateway.runner().check(&RunRequest::new(Profile::Chain, program));
-    let known = planned.ok().and_then(|found| match found.calls.into_iter().next()?.arguments {
-        Arguments::Known(value) => Some(value),
-        Arguments::Partial { .. } | Arguments::Unknown => None,
-    });
+    let known = toolgate_plan::literal_arguments(text);
     known.ok_or_else(|| Usage("the arguments are neither JSON nor an object of literals".to_owned()).into())
 }
 

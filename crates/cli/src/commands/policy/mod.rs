@@ -1,12 +1,13 @@
 //! `toolgate policy`: rules drafted, explained, tested, listed and imported. Nothing here changes a file.
 //!
 //! # Layout
-//! - `explain`: what happens to one call; `expectations`: to many, compared with a file
+//! - `explain`: what happens to one call; `expectations`: to many, compared with a file; `named_tool`: the tools of its lines
 //! - `begin`: policies to begin with: a draft, and imports from clients
 
 mod begin;
 mod expectations;
 mod explain;
+mod named_tool;
 
 use serde_json::{Value, json};
 use toolgate_bridge::approvals::{RememberError, RememberedRule, RememberedRules};
@@ -32,7 +33,7 @@ pub(crate) fn policy(command: &PolicyCommand) -> anyhow::Result<Exit> {
 fn list(args: &ListArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
     let policy = &config.settings.policy;
-    let mut remembered = RememberedRules::new(config.settings.remembered_rules.clone()).list()?;
+    let mut remembered = RememberedRules::new(config.remembered_rules_file()).list()?;
     remembered.extend(running_approvals(&config)?);
     if args.json {
         let rules: Vec<Value> =
@@ -77,7 +78,7 @@ fn revoke(args: &RevokeArgs) -> anyhow::Result<Exit> {
         note(format_args!("forgotten: {}", escape::line(&args.id)));
         return Ok(Exit::Done);
     }
-    match RememberedRules::new(config.settings.remembered_rules.clone()).revoke(&args.id) {
+    match RememberedRules::new(config.remembered_rules_file()).revoke(&args.id) {
         Ok(()) => {
             note(format_args!("forgotten: {}", escape::line(&args.id)));
             Ok(Exit::Done)

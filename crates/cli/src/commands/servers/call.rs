@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolgate_backends::ReplyMode;
 use toolgate_bridge::approvals::Approver;
 use toolgate_bridge::{Answer, RequestContext, RunCalls, is_annotated_read_only};
 use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
 use toolgate_gateway::runtime::Gateway;
+use toolgate_json::Shape;
 use toolgate_mcp::RequestOrigin;
 use toolgate_run::{Door, SingleCall};
 use toolgate_wire::{CallErrorCode, CallId, CallState, CallerScope, Target};
@@ -17,15 +18,20 @@ use super::super::{Exit, Usage};
 use super::{Opened, catalog_with, spinner, tool};
 use crate::args::servers::CallArgs;
 use crate::consent;
+use crate::print::pretty::pretty;
 use crate::print::{error, escape, out};
 use crate::terminal::CallApprover;
 
 pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
-    let arguments: Map<String, Value> = serde_json::from_str(&args.arguments)
-        .map_err(|error| Usage(format!("the arguments are no JSON object: {}", escape::line(&error.to_string()))))?;
+    let arguments = arguments(&args.arguments)?;
     Opened::new(&args.servers)?.within(async |gateway| {
         let catalog = catalog_with(gateway, &args.tool).await;
-        let found = tool(&catalog, &args.tool)?;
+        let found = tool(&catalog, &args.tool).or_else(|usage| {
+            if args.json {
+                print_failure(CallErrorCode::Unknown.as_str(), &usage.0)?;
+            }
+            Err(anyhow::Error::from(usage))
+        })?;
         let waiting = spinner(format!("calling {}", escape::line(&args.tool)));
         let reply = if args.json { ReplyMode::Raw } else { ReplyMode::Value };
         let approver = || Arc::new(CallApprover::new(gateway.bridge().clone(), waiting.clone())) as Arc<dyn Approver>;
@@ -43,17 +49,39 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
                     return Ok(Exit::Failed);
                 }
             }
-            Ok(answer) => match serde_json::from_str(&answer.into_text())? {
-                Value::String(text) => out(escape::text(&text))?,
-                value => out(escape::json(&serde_json::to_string_pretty(&value)?))?,
-            },
+            Ok(answer) => print_value(&answer.into_text())?,
             Err(failure) => {
+                if args.json {
+                    print_failure(failure.code.as_str(), &failure.message)?;
+                }
                 error(&format!("{}: {}", escape::line(failure.code.as_str()), escape::text(&failure.message)));
                 return Ok(Exit::Failed);
             }
         }
         Ok(Exit::Done)
     })
+}
+
+fn arguments(text: &str) -> Result<Map<String, Value>, Usage> {
+    let limit = toolgate_json::scan::MAX_TREE_DEPTH;
+    serde_json::from_str(text).map_err(|error| match toolgate_json::check(text) {
+        Some(facts) if facts.depth > limit => Usage(format!("the arguments are nested deeper than {limit} levels")),
+        _ => Usage(format!("the arguments are no JSON object: {}", escape::line(&error.to_string()))),
+    })
+}
+
+/// Why there is no result, for a program that reads standard output.
+fn print_failure(code: &str, message: &str) -> anyhow::Result<()> {
+    out(escape::json(&json!({ "error": { "code": code, "message": message } }).to_string()))
+}
+
+/// A text as it is, any other value as indented JSON. No tree is made of it: it may be nested deeper than one can be.
+fn print_value(json: &str) -> anyhow::Result<()> {
+    let value = toolgate_json::Value::of(json.trim());
+    match value.shape() {
+        Shape::String => out(escape::text(&toolgate_json::unquote(value.text()))),
+        Shape::Object | Shape::Array | Shape::Plain => out(escape::json(&pretty(value.text()))),
+    }
 }
 
 /// Calls a tool on behalf of the person at the command line, so that it is in the history and in the audit log like a call of a

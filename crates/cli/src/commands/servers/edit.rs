@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 use toolgate_catalog::names::{NameScope, sanitise};
 use toolgate_config::clients::{Client, Os, Roots};
 use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
+use toolgate_config::problem::Problem;
+use toolgate_config::text::{Format, Source};
 use toolgate_config::values::BackendName;
 use toolgate_config::{Env, lookup, schema as config_schema};
 
@@ -32,6 +34,7 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
         Some(document) => openapi::entry(args, document)?,
         None => entry(args)?,
     };
+    check_entry(&args.name, &entry)?;
     let file = match args.scope {
         Some(AddScope::Project) => PathBuf::from("toolgate.json"),
         Some(AddScope::User) => {
@@ -111,6 +114,35 @@ fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {
         }
     }
     Ok(entry)
+}
+
+/// Refuses a server whose URL cannot be one, and notes what the configuration will warn of. What is only missing, such as a variable,
+/// may come later.
+fn check_entry(name: &str, entry: &Map<String, Value>) -> Result<(), Usage> {
+    let text = json!({ "mcpServers": { name: entry } }).to_string();
+    let source = Source::new(Path::new("toolgate.json"), Format::Json, &text);
+    let Ok(config) = toolgate_config::check(source, &Env::of_process()) else { return Ok(()) };
+    let mut problems = config.incomplete.values().flat_map(|server| &server.problems);
+    let is_wrong = |problem: &&Problem| problem.unset.is_none() && problem.path.ends_with(".url");
+    if let Some(problem) = problems.find(is_wrong) {
+        return Err(Usage(said(problem)));
+    }
+    config.warnings.iter().for_each(|warning| note(format_args!("warning: {}", said(warning))));
+    Ok(())
+}
+
+/// A problem without its place in a file.
+fn said(problem: &Problem) -> String {
+    let help = problem.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    escape::line(&format!("{}: {}{help}", problem.path, problem.message)).into_owned()
+}
+
+/// Notes what the configuration will warn of in servers that are taken over.
+pub(super) fn warn_of(servers: &[NewServer]) {
+    for server in servers {
+        // A URL that cannot be one is taken over as it is, and listed as such.
+        let _ = check_entry(&server.name, &server.entry);
+    }
 }
 
 /// The client and the scopes of a login, as a configuration has them.

@@ -28,7 +28,7 @@ pub(crate) fn search(args: &SearchArgs) -> anyhow::Result<Exit> {
         most_known(gateway).await;
         let catalog = gateway.catalog();
         let task = args.words.join(" ");
-        let mut hits = catalog.search(&task, args.limit, args.tag.as_deref());
+        let mut hits = catalog.search(&task, usize::from(args.limit), args.tag.as_deref());
         let learned = gateway.learned_types();
         for hit in &mut hits {
             if let Some(found) = catalog.tool(&hit.backend, &hit.tool) {

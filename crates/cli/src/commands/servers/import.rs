@@ -17,7 +17,7 @@ use toolgate_config::{Env, lookup};
 
 use super::super::logins::literal;
 use super::super::{Exit, Usage};
-use super::edit::{clients, roots, say};
+use super::edit::{clients, roots, say, warn_of};
 use super::{marked_table, sentences};
 use crate::args::servers::ImportArgs;
 use crate::consent::{self, ask, is_interactive, keep_trust};
@@ -33,6 +33,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
     if !args.dry_run && !new.is_empty() {
         move_secrets(args, &mut new)?;
         say(&keep_trust(&file, || edit::add_all(&file, &new))?);
+        warn_of(&new);
     }
     if args.json {
         let rows: Vec<Value> = rows.iter().map(|row| row.json(args.dry_run)).collect();

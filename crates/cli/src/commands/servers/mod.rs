@@ -26,7 +26,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use toolgate_catalog::{BackendState, Catalog, Resolution, ToolRef, UnknownName};
+use toolgate_catalog::{Backend, BackendState, Catalog, Resolution, ToolRef, UnknownName};
 use toolgate_config::lookup::FileOrigin;
 use toolgate_config::problem::Problem;
 use toolgate_config::text::{Format, Source};
@@ -34,6 +34,8 @@ use toolgate_config::trust::{Gate, TrustStore};
 use toolgate_config::{Checked, Env, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
 use toolgate_gateway::runtime::{Gateway, check_audit, engine_builder};
+use toolgate_run::Readiness;
+use toolgate_wire::CallerScope;
 
 use super::Usage;
 use crate::args::servers::Servers;
@@ -191,24 +193,43 @@ pub(crate) async fn all_known(gateway: &Gateway, at_most: Duration) {
     spinner.finish_and_clear();
 }
 
-/// The catalog once it knows a tool: at once from the cache, else after its server, or any that may have it, is up.
+/// Waits for the servers that a program names to be that far. One that names none and may call a tool, such as
+/// `{"tool": "list_issues"}`, may mean a tool of any.
+pub(crate) async fn wait_for_program(gateway: &Gateway, text: &str, caller: &CallerScope, until: Readiness) {
+    let (catalog, config) = (gateway.catalog(), gateway.config());
+    let is_named = |backend: &Backend| text.contains(backend.name()) || text.contains(backend.identifier());
+    let names_function = config.settings.functions.keys().any(|function| text.contains(function.as_str()));
+    let names_any = names_function || catalog.backends().iter().any(is_named);
+    if !names_any && toolgate_plan::may_call_tools(text) == Some(true) {
+        return most_known(gateway).await;
+    }
+    let spinner = spinner("starting the servers that the program names");
+    gateway.wait_for_named(text, caller, until, config.settings.limits.start_timeout).await;
+    spinner.finish_and_clear();
+}
+
+/// The catalog once it knows a tool: at once from the cache, else after its server, or any that may have it, is up. A server that
+/// is not started, since it is disabled or needs configuration, is not waited for.
 pub(crate) async fn catalog_with(gateway: &Gateway, name: &str) -> Catalog {
     let catalog = gateway.catalog();
     if matches!(catalog.resolve(name), Resolution::Found(_)) {
         return catalog;
     }
-    let belongs = |backend: &str| {
-        let identifier = catalog.backend(backend).map_or(backend, |shown| shown.identifier());
-        [backend, identifier].iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')))
-    };
+    let belongs = |backend: &str| catalog.backend(backend).is_some_and(|backend| is_prefix(backend, name));
     if gateway.backends().iter().any(|backend| belongs(backend.name())) {
         let spinner = spinner(format!("waiting for {}", escape::line(name.split('.').next().unwrap_or(name))));
         gateway.settled(gateway.config().settings.limits.start_timeout, belongs).await;
         spinner.finish_and_clear();
-    } else {
+    } else if !catalog.backends().iter().any(|backend| is_prefix(backend, name)) {
         all_known(gateway, Duration::MAX).await;
     }
     gateway.catalog()
+}
+
+/// Whether the name of a tool begins with a server.
+fn is_prefix(backend: &Backend, name: &str) -> bool {
+    let names = [backend.name(), backend.identifier()];
+    names.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The servers whose tools are not known, each with the reason.
@@ -216,8 +237,8 @@ pub(crate) fn unknown_servers(catalog: &Catalog) -> Vec<String> {
     unknown_among(catalog.backends())
 }
 
-fn unknown_among<'a>(backends: impl IntoIterator<Item = &'a toolgate_catalog::Backend>) -> Vec<String> {
-    let line = |backend: &toolgate_catalog::Backend| match backend.state() {
+fn unknown_among<'a>(backends: impl IntoIterator<Item = &'a Backend>) -> Vec<String> {
+    let line = |backend: &Backend| match backend.state() {
         BackendState::Failed { reason } => Some(format!("{}: {}", escape::line(backend.name()), escape::line(reason))),
         BackendState::Starting => {
             Some(format!("{}: still starting; `toolgate list` waits for it", escape::line(backend.name())))
@@ -232,12 +253,14 @@ fn unknown_among<'a>(backends: impl IntoIterator<Item = &'a toolgate_catalog::Ba
 
 /// The servers that may have a tool that is not known: the one that its name begins with, else all whose tools are not known.
 fn servers_that_may_have(catalog: &Catalog, name: &str) -> Vec<String> {
-    let is_named = |backend: &&toolgate_catalog::Backend| {
-        let names = [backend.name(), backend.identifier()];
-        names.iter().any(|known| name.strip_prefix(known).is_some_and(|rest| rest.starts_with('.')))
-    };
-    let named: Vec<&toolgate_catalog::Backend> = catalog.backends().iter().filter(is_named).collect();
-    if named.is_empty() { unknown_servers(catalog) } else { unknown_among(named) }
+    let named: Vec<&Backend> = catalog.backends().iter().filter(|backend| is_prefix(backend, name)).collect();
+    let disabled = named.iter().filter(|backend| *backend.state() == BackendState::Disabled);
+    let disabled = disabled.map(|backend| format!("{}: disabled in the configuration", escape::line(backend.name())));
+    let disabled: Vec<String> = disabled.collect();
+    match named.is_empty() {
+        true => unknown_servers(catalog),
+        false => unknown_among(named).into_iter().chain(disabled).collect(),
+    }
 }
 
 /// Visible only to a person.
