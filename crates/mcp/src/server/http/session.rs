@@ -95,8 +95,17 @@ pub(super) enum OpenError {
 }
 
 /// All sessions, by id.
-#[derive(Debug, Default)]
-pub(super) struct LegacySessions(Mutex<HashMap<String, Arc<LegacySession>>>);
+#[derive(Debug)]
+pub(super) struct LegacySessions {
+    table: Mutex<HashMap<String, Arc<LegacySession>>>,
+    capacity: usize,
+}
+
+impl Default for LegacySessions {
+    fn default() -> Self {
+        Self { table: Mutex::default(), capacity: MAX_SESSIONS }
+    }
+}
 
 impl LegacySessions {
     /// Opens a session and returns its id.
@@ -112,22 +121,22 @@ impl LegacySessions {
         let (used, changes) = (Mutex::new(Instant::now()), Mutex::new(Some(changes)));
         let SessionHolder { credentials: holder, caller } = holder;
         let session = LegacySession { client, holder, caller, used, changes, stream: Mutex::default() };
-        let mut table = self.0.lock();
-        make_room(&mut table, &session.caller)?;
+        let mut table = self.table.lock();
+        make_room(&mut table, self.capacity, &session.caller)?;
         table.insert(name.clone(), Arc::new(session));
         Ok(name)
     }
 
     /// The session of that id, if it belongs to the holder.
     pub(super) fn find(&self, name: &str, holder: u64) -> Option<Arc<LegacySession>> {
-        let session = self.0.lock().get(name).filter(|session| session.holder == holder).cloned()?;
+        let session = self.table.lock().get(name).filter(|session| session.holder == holder).cloned()?;
         *session.used.lock() = Instant::now();
         Some(session)
     }
 
     /// Ends the session of that id, if it belongs to the holder; false otherwise.
     pub(super) fn end(&self, name: &str, holder: u64) -> bool {
-        let mut table = self.0.lock();
+        let mut table = self.table.lock();
         let is_theirs = table.get(name).is_some_and(|session| session.holder == holder);
         let ended = if is_theirs { table.remove(name) } else { None };
         ended.inspect(|session| session.close()).is_some()
@@ -135,7 +144,7 @@ impl LegacySessions {
 }
 
 /// Makes room for one more session of a caller.
-fn make_room(table: &mut HashMap<String, Arc<LegacySession>>, caller: &str) -> Result<(), OpenError> {
+fn make_room(table: &mut HashMap<String, Arc<LegacySession>>, capacity: usize, caller: &str) -> Result<(), OpenError> {
     let now = Instant::now();
     table.retain(|_, session| {
         let stays = now.duration_since(session.last_used(now)) < IDLE_TIMEOUT;
@@ -144,11 +153,11 @@ fn make_room(table: &mut HashMap<String, Arc<LegacySession>>, caller: &str) -> R
         }
         stays
     });
-    if table.len() < MAX_SESSIONS {
+    if table.len() < capacity {
         return Ok(());
     }
     let name = {
-        let mut shares = CallerShares::new(MAX_SESSIONS);
+        let mut shares = CallerShares::new(capacity);
         table.values().for_each(|session| shares.add(session.caller.as_str(), 1));
         shares.add(caller, 1);
         let largest = shares.largest().copied().unwrap_or_default();
@@ -164,6 +173,12 @@ fn make_room(table: &mut HashMap<String, Arc<LegacySession>>, caller: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FEW: usize = 64;
+
+    fn few() -> LegacySessions {
+        LegacySessions { capacity: FEW, ..LegacySessions::default() }
+    }
 
     fn open(sessions: &LegacySessions, holder: u64) -> (String, Arc<Client>) {
         let client = Arc::new(Client::new(holder));
@@ -193,21 +208,21 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_is_bounded_and_the_longest_idle_session_is_removed() {
-        let sessions = LegacySessions::default();
+        let sessions = few();
         let (first, client) = open(&sessions, 1);
-        for _ in 0..MAX_SESSIONS {
+        for _ in 0..FEW {
             open(&sessions, 1);
         }
-        assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
+        assert_eq!(sessions.table.lock().len(), FEW);
         assert!(sessions.find(&first, 1).is_none());
         client.disconnected().await;
     }
 
     #[test]
     fn a_caller_with_many_sessions_removes_none_of_another_caller() {
-        let sessions = LegacySessions::default();
+        let sessions = few();
         let (first, _) = open(&sessions, 1);
-        let names: Vec<_> = (0..MAX_SESSIONS + 10).map(|_| open(&sessions, 2).0).collect();
+        let names: Vec<_> = (0..FEW + 10).map(|_| open(&sessions, 2).0).collect();
         assert!(sessions.find(&first, 1).is_some(), "idle for longer, and of a caller that has one");
         // The first caller opens more, at the cost of the one that has the most.
         for _ in 0..10 {
@@ -215,13 +230,13 @@ mod tests {
         }
         assert!(sessions.find(&first, 1).is_some());
         let left = names.iter().filter(|name| sessions.find(name, 2).is_some()).count();
-        assert_eq!(left, MAX_SESSIONS - 11);
+        assert_eq!(left, FEW - 11);
     }
 
     #[test]
     fn a_session_in_use_is_not_removed_for_another_one_of_its_caller() {
-        let sessions = LegacySessions::default();
-        let names: Vec<_> = (0..MAX_SESSIONS).map(|_| open(&sessions, 1).0).collect();
+        let sessions = few();
+        let names: Vec<_> = (0..FEW).map(|_| open(&sessions, 1).0).collect();
         for name in &names {
             sessions.find(name, 1).unwrap().next_stream();
         }
@@ -233,6 +248,6 @@ mod tests {
             sessions.open(Arc::new(Client::new(1)), holder("2"), changes()).is_ok(),
             "another caller gets its place"
         );
-        assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
+        assert_eq!(sessions.table.lock().len(), FEW);
     }
 }
