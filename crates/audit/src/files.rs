@@ -71,12 +71,25 @@ impl Locked<'_> {
         }
         self.file.write_all(lines)?;
         self.file.sync_data()?;
+        if let Err(error) = self.remove_archives() {
+            tracing::warn!(%error, "an archive of the audit log cannot be removed");
+        }
         // The lines are written. A file that cannot be made an archive now grows, and the next lines try again.
         let is_large = self.file.metadata().is_ok_and(|metadata| metadata.len() >= self.files.settings.max_bytes);
         if is_large && let Err(error) = self.rotate() {
             tracing::warn!(%error, "the audit log is large and cannot be made an archive");
         }
         Ok(())
+    }
+
+    /// Removes the archives where none is kept. The chain goes on from the newest one, so that it is needed until the file
+    /// behind it has a line.
+    fn remove_archives(&self) -> io::Result<()> {
+        let AuditSettings { file, keep, .. } = &self.files.settings;
+        if !self.end.begins_file || *keep > 0 {
+            return Ok(());
+        }
+        archives(file)?.iter().try_for_each(|(_, archive)| fs::remove_file(archive))
     }
 
     fn rotate(&self) -> io::Result<()> {

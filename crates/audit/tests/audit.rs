@@ -135,6 +135,23 @@ fn a_large_file_becomes_an_archive_and_old_ones_are_removed() {
 }
 
 #[test]
+fn no_archive_is_kept_where_none_is_asked_for_and_the_chain_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = AuditSettings { max_bytes: 500, keep: 0, ..settings(folder.path()) };
+    for _ in 0..10 {
+        // Each time the file becomes large; the next line goes on from what is then an archive.
+        written(&settings, 3);
+    }
+    let settings = AuditSettings { max_bytes: 1 << 20, ..settings };
+    written(&settings, 1);
+    let names = fs::read_dir(settings.file.parent().expect("a folder")).expect("listed");
+    let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names.len(), 2, "the log and its lock: {names:?}");
+    let verified = verify(&settings.file, None).expect("whole");
+    assert_eq!((verified.first, verified.lines), (31, 1));
+}
+
+#[test]
 fn several_writers_make_one_chain() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = AuditSettings { max_bytes: 20_000, keep: 100, ..settings(folder.path()) };

@@ -1,7 +1,7 @@
 //! The thread that sends spans and metrics, and the little HTTP that it speaks.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -109,12 +109,33 @@ impl Exporter {
     }
 }
 
+/// A connection to the first of the addresses that takes one: `localhost` is two, and a collector may listen at either.
+fn connect(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut failed = io::Error::other("the name of the collector has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, REQUEST_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(in_words(failed))
+}
+
+/// A time-out is not what the system calls it: "resource temporarily unavailable".
+fn in_words(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("the collector did not answer within {} s", REQUEST_TIMEOUT.as_secs()),
+        ),
+        _ => error,
+    }
+}
+
 /// One request on a connection of its own.
 fn post(collector: &Collector, path: &str, body: &str) -> io::Result<()> {
     let Collector { host, port, path: prefix, headers, .. } = collector;
-    let address = (host.as_str(), *port).to_socket_addrs()?.next();
-    let address = address.ok_or_else(|| io::Error::other("the name of the collector has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, REQUEST_TIMEOUT)?;
+    let mut stream = connect((host.as_str(), *port).to_socket_addrs()?)?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
@@ -124,13 +145,37 @@ fn post(collector: &Collector, path: &str, body: &str) -> io::Result<()> {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len()));
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
+    stream.write_all(head.as_bytes()).map_err(in_words)?;
+    stream.write_all(body.as_bytes()).map_err(in_words)?;
     let mut reader = BufReader::new(stream.take(MAX_ANSWER));
     let mut line = String::new();
-    reader.read_line(&mut line)?;
+    reader.read_line(&mut line).map_err(in_words)?;
     match line.split(' ').nth(1) {
         Some(status) if status.starts_with('2') => Ok(()),
         _ => Err(io::Error::other(format!("the collector answered {:?}", line.trim()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn every_address_of_a_collector_is_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let taken = listener.local_addr().expect("an address");
+        // Nothing listens at a port that was free a moment ago.
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+        let connected = connect([free, taken].into_iter()).expect("the second address");
+        assert_eq!(connected.peer_addr().expect("an address"), taken);
+        assert!(connect([free].into_iter()).is_err());
+        assert!(connect(std::iter::empty()).is_err_and(|error| error.to_string().contains("has no address")));
+    }
+
+    #[test]
+    fn a_time_out_is_called_one() {
+        let error = in_words(io::Error::from(io::ErrorKind::WouldBlock));
+        assert_eq!(error.to_string(), "the collector did not answer within 2 s");
     }
 }

@@ -23,7 +23,7 @@ mod waiting;
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
@@ -109,6 +109,8 @@ struct Handle {
     waiting: Arc<Waiting>,
     histograms: Arc<Mutex<Histograms>>,
     lost: Arc<AtomicU64>,
+    /// Whether the last wait for the collector was in vain: the end does not wait for it once more.
+    is_late: AtomicBool,
 }
 
 impl Telemetry {
@@ -123,7 +125,7 @@ impl Telemetry {
         let exporter = export::Exporter::new(collector, histograms.clone(), lost.clone());
         let inbox = waiting.clone();
         std::thread::Builder::new().name("telemetry".into()).spawn(move || exporter.send_all(&inbox))?;
-        Ok(Telemetry(Arc::new(Handle { waiting, histograms, lost })))
+        Ok(Telemetry(Arc::new(Handle { waiting, histograms, lost, is_late: AtomicBool::new(false) })))
     }
 
     /// Takes spans, such as those of one run. Never waits: those that find no room are lost, and counted.
@@ -152,13 +154,17 @@ impl Handle {
     fn flush(&self) -> bool {
         let (done, flushed) = sync_channel(1);
         self.waiting.flush(done);
-        flushed.recv_timeout(FLUSH_TIMEOUT).is_ok()
+        let is_sent = flushed.recv_timeout(FLUSH_TIMEOUT).is_ok();
+        self.is_late.store(!is_sent, Ordering::Relaxed);
+        is_sent
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.flush();
+        if !self.is_late.load(Ordering::Relaxed) {
+            self.flush();
+        }
         self.waiting.close();
     }
 }

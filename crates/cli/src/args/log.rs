@@ -51,11 +51,19 @@ pub(crate) struct AuditVerifyArgs {
     #[command(flatten)]
     pub(crate) servers: Servers,
     /// A hash that must be in the chain: the head that an earlier check printed
-    #[arg(long, value_name = "HASH")]
+    #[arg(long, value_name = "HASH", value_parser = hash)]
     pub(crate) expect: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A hash as `verify` prints it; capital digits are the same ones.
+fn hash(text: &str) -> Result<String, String> {
+    match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err("a hash has 64 hexadecimal digits".to_owned()),
+    }
 }
 
 /// See `Command::Logs`.
@@ -86,4 +94,19 @@ pub(crate) enum LogLevel {
     Info,
     /// One line for each call
     Debug,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_has_64_digits_in_either_case() {
+        let digits = "0123456789abcdef".repeat(4);
+        assert_eq!(hash(&digits), Ok(digits.clone()));
+        assert_eq!(hash(&digits.to_uppercase()), Ok(digits.clone()));
+        for wrong in ["", "abc", &digits[1..], &format!("{digits}0"), &digits.replace('f', "g")] {
+            assert!(hash(wrong).is_err(), "{wrong}");
+        }
+    }
 }

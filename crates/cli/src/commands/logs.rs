@@ -25,19 +25,26 @@ pub(crate) fn logs(args: &LogsArgs) -> anyhow::Result<Exit> {
     })?;
     let mut last = VecDeque::new();
     let mut at = 0;
+    let mut is_empty = true;
     for path in [archive_of(&file), file.clone()] {
         at = read_lines(&path, 0, |line| {
+            is_empty = false;
             if is_wanted(line, args.level) {
-                if last.len() >= args.lines {
+                last.push_back(line.to_owned());
+                if last.len() > args.lines {
                     last.pop_front();
                 }
-                last.push_back(line.to_owned());
             }
             Ok(())
         })?;
     }
-    if last.is_empty() && !args.follow {
-        note(format_args!("there are no log lines in {} yet", escape::line(&file.to_string_lossy())));
+    if last.is_empty() && args.lines > 0 && !args.follow {
+        let name = file.to_string_lossy();
+        let file = escape::line(&name);
+        match is_empty {
+            true => note(format_args!("there are no log lines in {file} yet")),
+            false => note(format_args!("no log line in {file} is of that level or worse")),
+        }
     }
     last.iter().try_for_each(|line| show(line, args.json))?;
     if !args.follow {

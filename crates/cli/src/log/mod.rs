@@ -4,6 +4,7 @@
 //! writing, so that neither an error nor a full pipe reaches the threads that serve.
 
 mod file;
+mod filter;
 mod format;
 
 use std::io::{self, IsTerminal, Write};
@@ -19,6 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 pub(crate) use file::{archive_of, log_file};
 pub(crate) use format::LogFormat;
 
+use crate::commands::Usage;
 use file::LogFile;
 use format::{JsonLines, TextFields};
 
@@ -48,11 +50,18 @@ enum Place {
 const IN_FILE: &str = "warn,toolgate::run=info";
 
 impl Log {
-    /// Starts it: by `filter`, by the variable `TOOLGATE_LOG`, or by `usual`; an invalid filter is `usual`. Lines go to
-    /// standard error; standard output belongs to the protocol.
-    pub(crate) fn start(filter: Option<&str>, usual: &str, format: LogFormat) -> io::Result<Self> {
-        let asked = filter.map(str::to_owned).or_else(|| std::env::var("TOOLGATE_LOG").ok());
-        let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or_else(|| EnvFilter::new(usual));
+    /// Starts it: by `filter`, by the variable `TOOLGATE_LOG`, or by `usual`. Lines go to standard error; standard output
+    /// belongs to the protocol.
+    ///
+    /// # Errors
+    /// [`Usage`] if the filter has a word that is no level.
+    pub(crate) fn start(filter: Option<&str>, usual: &str, format: LogFormat) -> anyhow::Result<Self> {
+        let variable = || std::env::var("TOOLGATE_LOG").ok().map(|asked| ("TOOLGATE_LOG", asked));
+        let asked = filter.map(|asked| ("--log", asked.to_owned())).or_else(variable);
+        let filter = match asked.filter(|(_, asked)| !asked.trim().is_empty()) {
+            Some((place, asked)) => filter::parse(&asked).map_err(|wrong| Usage(format!("{place}: {wrong}")))?,
+            None => EnvFilter::new(usual),
+        };
         let (lines, inbox) = sync_channel(MAX_WAITING_LINES);
         let file = log_file(&Env::of_process()).and_then(|path| LogFile::open(path).ok());
         let has_file = file.is_some();

@@ -108,7 +108,7 @@ impl User {
         let mut command = Command::new(program);
         command.current_dir(self.home()).env_clear().env("HOME", self.home());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("CLIENT_SECRET", CLIENT_SECRET);
-        command.env("TOOLGATE_LOG", "trace").envs(variables.iter().copied());
+        command.env("TOOLGATE_LOG", "debug").envs(variables.iter().copied());
         command
     }
 
