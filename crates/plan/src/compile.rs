@@ -112,7 +112,12 @@ impl Program {
 
     /// Maps an offset in [`js`](Self::js) to the user's text.
     pub fn position_at(&self, offset: usize) -> Option<Position> {
-        self.origin.of(offset).map(|at| Position::of_offset(&self.source, at))
+        self.source_offset(offset).map(|at| Position::of_offset(&self.source, at))
+    }
+
+    /// The offset in the user's text of an offset in [`js`](Self::js).
+    pub(crate) fn source_offset(&self, offset: usize) -> Option<usize> {
+        self.origin.of(offset)
     }
 }
 

@@ -59,4 +59,4 @@ pub use preflight::{Finding, FindingCode, PlannedCall, Preflight, preflight, pre
 pub use query::Query;
 pub use toolgate_wire::Position;
 pub use tools::{ArgumentFault, Call, Foreseen, Parameters, Tools};
-pub use usage::{ProgramUsage, PropertyAccess};
+pub use usage::{DependentParts, ProgramUsage, PropertyAccess, TypeClaims};

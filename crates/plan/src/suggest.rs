@@ -12,6 +12,8 @@ const MAX_LISTED: usize = 24;
 const MAX_LISTED_NAME: usize = 80;
 /// Characters that one name needs to count as a part of another.
 const MIN_PART: usize = 4;
+/// Characters that a name needs to count as another spelling of one.
+const MIN_RESPELT: usize = 3;
 
 /// Up to three of `candidates` that the writer of `name` may have meant, nearest first.
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Vec<String> {
@@ -24,6 +26,16 @@ pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     let best = scored.first().map_or(0, |(distance, _)| *distance);
     scored.retain(|(distance, _)| *distance <= best + 1);
     scored.into_iter().take(MAX_SUGGESTIONS).map(|(_, one)| one.to_owned()).collect()
+}
+
+/// The candidate of which a name is another spelling: one letter apart, or written with other capitals or separators.
+pub fn respelt<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let wanted = Folded::new(name);
+    candidates.into_iter().find(|one| {
+        let other = Folded::new(one);
+        let is_long = wanted.0.chars().count().min(other.0.chars().count()) >= MIN_RESPELT;
+        is_long && strsim::osa_distance(&wanted.0, &other.0) <= 1
+    })
 }
 
 /// "Did you mean `a`, `b` or `c`?"; `None` for no names.

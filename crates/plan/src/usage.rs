@@ -7,6 +7,9 @@
 //! The text for the checker is the program without its comments, which could be directives, references or types. A variable
 //! that is assigned later is given the type `any`, and so is a literal or a property that gets values of other types.
 
+mod branches;
+mod claims;
+mod flow;
 mod guards;
 mod properties;
 mod reader;
@@ -16,15 +19,21 @@ mod syntax;
 mod tests;
 mod text;
 
+pub use self::claims::TypeClaims;
+
+use self::branches::Branches;
+use self::flow::Flow;
 use crate::parse::with_parsed;
 use oxc::span::Span;
 use std::collections::{HashMap, HashSet};
 
 /// How a property is accessed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PropertyAccess {
     /// Its value is used.
     Read,
+    /// Its value is only compared with others.
+    Compared,
     /// The program asks whether it is there.
     Probed,
     /// It is assigned or removed.
@@ -43,9 +52,15 @@ pub struct ProgramUsage {
     /// Offsets in the program at which text was inserted, and how much.
     insertions: Vec<(u32, u32)>,
     accesses: HashMap<u32, (String, PropertyAccess)>,
+    /// What the properties are of: hashes of the text before their names.
+    objects: HashMap<u32, u64>,
     probed: HashSet<String>,
+    /// Those of them that are probed where they are read.
+    probed_directly: HashSet<String>,
     written: HashSet<String>,
     guarded: Vec<Span>,
+    flow: Flow,
+    branches: Branches,
     global_calls: Vec<GlobalCall>,
     /// All other calls.
     other_calls: Vec<Span>,
@@ -116,6 +131,41 @@ impl ProgramUsage {
         u32::try_from(offset).is_ok_and(|offset| self.dereferenced.contains(&offset))
     }
 
+    /// Whether the program asks for a property of this name where it reads it, and not by a variable.
+    pub fn probes(&self, name: &str) -> bool {
+        self.probed_directly.contains(name)
+    }
+
+    /// Whether the program compares a property of this name, or asks whether it is there, of the object whose property is
+    /// at an offset: it knows of both.
+    pub fn asks_beside(&self, offset: usize, name: &str) -> bool {
+        let object_at = |at: &u32| self.objects.get(at);
+        let object = u32::try_from(offset).ok().and_then(|at| self.objects.get(&at));
+        self.accesses.iter().any(|(at, (other, access))| {
+            let is_asked = other == name && (*access > PropertyAccess::Read || self.probed.contains(other));
+            is_asked && object_at(at).zip(object).is_none_or(|(one, other)| one == other)
+        })
+    }
+
+    /// Whether the value of the property whose name is at an offset goes into variables that are used in these parts only.
+    pub fn is_used_in(&self, offset: usize, parts: &DependentParts) -> bool {
+        let property = u32::try_from(offset).into_iter().collect();
+        let variables = self.flow.variables_of(&property);
+        !variables.is_empty() && self.branches.are_named_in(&variables, |at| parts.contain(at as usize))
+    }
+
+    /// The parts of the program that run depending on the values of the properties whose names are at these offsets.
+    pub fn depending_on(&self, properties: impl IntoIterator<Item = usize>) -> DependentParts {
+        let properties = properties.into_iter().filter_map(|at| u32::try_from(at).ok()).collect();
+        let variables = self.flow.variables_of(&properties);
+        DependentParts(self.branches.depending_on(&properties, &variables))
+    }
+
+    /// Whether the variable that is named at an offset is in a test which decides whether that is reached.
+    pub fn is_tested(&self, offset: usize) -> bool {
+        u32::try_from(offset).is_ok_and(|offset| self.branches.is_tested(offset))
+    }
+
     /// Whether any property of this name is assigned.
     pub fn writes(&self, name: &str) -> bool {
         self.written.contains(name)
@@ -173,6 +223,17 @@ impl ProgramUsage {
     /// Whether the value of the key at an offset of an object literal is certainly in the JSON of the object.
     pub fn is_in_json(&self, offset: usize) -> bool {
         u32::try_from(offset).ok().and_then(|at| self.literal_keys.get(&at)).is_some_and(|key| key.is_in_json)
+    }
+}
+
+/// Parts of a program that run depending on what is tested.
+#[derive(Debug, Clone, Default)]
+pub struct DependentParts(Vec<Span>);
+
+impl DependentParts {
+    /// Whether an offset is in one of them.
+    pub fn contain(&self, offset: usize) -> bool {
+        self.0.iter().any(|span| contains(*span, offset))
     }
 }
 

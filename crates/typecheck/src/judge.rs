@@ -14,12 +14,17 @@
 //! trip for each over a channel of its own: dearer than the check, and announced to change. What a message quotes is
 //! looked up in the declarations and compared with the program's own text, so a message of another form is nothing.
 
+mod quoted;
+
+use std::cell::LazyCell;
+
 use serde_json::Value;
 use toolgate_catalog::types::check::{Declarations, DeclaredFunction, DeclaredType, RESERVED, TypeOrigin};
-use toolgate_plan::suggest::{listed, nearest, question};
-use toolgate_plan::{Finding, FindingCode, Program, ProgramUsage, PropertyAccess};
+use toolgate_plan::suggest::{listed, nearest, question, respelt};
+use toolgate_plan::{DependentParts, Finding, FindingCode, Program, ProgramUsage, PropertyAccess, TypeClaims};
 use toolgate_wire::foreign_text::one_line;
 
+use self::quoted::{Declared, Kind, Member, Quoted, is_promise, kind_of};
 use crate::server::{Diagnostic, MAX_DIAGNOSTICS};
 
 /// Length of a quoted name or type, in characters.
@@ -61,11 +66,14 @@ pub(crate) fn judge(
     declarations: &Declarations,
     diagnostics: &[Diagnostic],
 ) -> Judged {
-    let judge = Judge { usage, declarations };
     let located: Vec<(usize, &Diagnostic)> = diagnostics
         .iter()
         .filter_map(|one| Some((usage.offset(offset_of(&usage.text, one.line, one.column)?), one)))
         .collect();
+    let undeclared = located.iter().filter(|(_, one)| is_about_property(one)).map(|(offset, _)| *offset);
+    let dependent = usage.depending_on(undeclared);
+    let claims: &dyn Fn() -> TypeClaims = &|| TypeClaims::of(program);
+    let judge = Judge { program, usage, declarations, dependent, claims: LazyCell::new(claims) };
     let is_trusted = judge.is_trusted(&located);
     let mut judged = Judged::default();
     for (offset, diagnostic) in located {
@@ -109,9 +117,19 @@ fn offset_of(text: &str, line: u32, column: u32) -> Option<usize> {
     Some(offset)
 }
 
+/// Whether a message says that a value has no such property.
+fn is_about_property(diagnostic: &Diagnostic) -> bool {
+    matches!(diagnostic.code, 2339 | 2551)
+}
+
 struct Judge<'j> {
+    program: &'j Program,
     usage: &'j ProgramUsage,
     declarations: &'j Declarations,
+    /// The parts of the program that run depending on properties that are not declared.
+    dependent: DependentParts,
+    /// What the program's own types say, read when a finding depends on it.
+    claims: LazyCell<TypeClaims, &'j dyn Fn() -> TypeClaims>,
 }
 
 impl Judge<'_> {
@@ -150,7 +168,11 @@ impl Judge<'_> {
         match diagnostic.code {
             2339 | 2551 => self.property(offset, quoted.first()?, quoted.second()?),
             // No iterator, no array: spread, `for … of`, destructuring.
-            2461 | 2488 | 2495 | 2548 | 2549 | 2569 => self.promise(offset, quoted.first()?),
+            2461 | 2488 | 2495 | 2548 | 2549 | 2569 => {
+                self.promise(offset, quoted.first()?).or_else(|| self.no_list(offset, quoted.first()?))
+            }
+            // The second line quotes the type.
+            2349 => self.no_function(offset, Quoted::of(diagnostic.message.split_once('\n')?.1).first()?),
             2365 => quoted.0.iter().find_map(|one| self.promise(offset, one)),
             2322 => self.value_of_argument(offset, quoted.first()?, quoted.second()?),
             2345 => self.argument(offset, quoted.first()?, quoted.second()?),
@@ -172,7 +194,7 @@ impl Judge<'_> {
             return None;
         }
         let (written, access) = self.usage.access_at(offset)?;
-        if written != name || access != PropertyAccess::Read {
+        if written != name || access == PropertyAccess::Written {
             return None;
         }
         let shown = one_line(name, MAX_QUOTED);
@@ -186,19 +208,17 @@ impl Judge<'_> {
         let suggestion = Some([near, listed(keys.iter().copied())].into_iter().flatten().collect::<Vec<_>>().join(" "));
         let suggestion = suggestion.filter(|text| !text.is_empty());
         let origin = |wanted: TypeOrigin| types.iter().any(|one| one.origin() == Some(wanted));
+        if access == PropertyAccess::Probed {
+            let is_result =
+                !origin(TypeOrigin::Backend) && !origin(TypeOrigin::Functions) && !origin(TypeOrigin::Learned);
+            return (is_result && self.is_misspelt(offset, name, &keys)).then(|| {
+                let message = format!("Property '{shown}' does not exist on type '{owner}'");
+                Opinion::Likely(FindingCode::UnknownProperty, message, suggestion)
+            });
+        }
         if origin(TypeOrigin::Backend) {
             let message = format!("Backend `{owner}` has no tool `{shown}`");
-            let code = FindingCode::UnknownTool;
-            // The call of a tool that is not there is a promise that is rejected.
-            return Some(match self.unless_guarded(offset, code, message, suggestion) {
-                Opinion::Certain(code, message, suggestion) if self.usage.handles_rejections => {
-                    Opinion::Likely(code, message, suggestion)
-                }
-                Opinion::Certain(code, message, suggestion) if !has_near => {
-                    Opinion::UnlikeAny(code, message, suggestion)
-                }
-                opinion => opinion,
-            });
+            return Some(self.unknown_tool(offset, message, suggestion, has_near));
         }
         if origin(TypeOrigin::Functions) {
             let message = format!("`{owner}` has no function `{shown}`");
@@ -209,12 +229,78 @@ impl Judge<'_> {
             let message = format!("{message}: no result so far had it");
             return Some(Opinion::Likely(FindingCode::UnknownProperty, message, suggestion));
         }
+        let is_doubtful = access == PropertyAccess::Compared
+            || self.dependent.contain(offset)
+            || self.usage.is_used_in(offset, &self.dependent)
+            || self.claims.have(self.program, offset, name);
+        if is_doubtful && !self.is_misspelt(offset, name, &keys) {
+            return Some(Opinion::Likely(FindingCode::UnknownProperty, message, suggestion));
+        }
         // Without a name that may be meant, the server may send what it does not declare: the checker takes a quoted key as it is.
         let way_out =
             (!has_near).then(|| format!("If the server sends it all the same, write [{}].", Value::from(shown)));
         let suggestion = Some(suggestion.into_iter().chain(way_out).collect::<Vec<_>>().join(" "));
         let suggestion = suggestion.filter(|text| !text.is_empty());
         Some(self.unless_guarded(offset, FindingCode::UnknownProperty, message, suggestion))
+    }
+
+    /// The call of a tool that is not there is a promise that is rejected.
+    fn unknown_tool(&self, offset: usize, message: String, suggestion: Option<String>, has_near: bool) -> Opinion {
+        match self.unless_guarded(offset, FindingCode::UnknownTool, message, suggestion) {
+            Opinion::Certain(code, message, suggestion) if self.usage.handles_rejections => {
+                Opinion::Likely(code, message, suggestion)
+            }
+            Opinion::Certain(code, message, suggestion) if !has_near => Opinion::UnlikeAny(code, message, suggestion),
+            opinion => opinion,
+        }
+    }
+
+    /// Whether a name is a key in another spelling, and the program does not ask about that key too, as one does that knows
+    /// of both.
+    fn is_misspelt(&self, offset: usize, name: &str, keys: &[&str]) -> bool {
+        respelt(name, keys.iter().copied()).is_some_and(|key| !self.usage.asks_beside(offset, key))
+    }
+
+    /// An object or a number is used as a list.
+    fn no_list(&self, offset: usize, of: &str) -> Option<Opinion> {
+        let member = self.member(of).filter(|one| !one.is_list && !matches!(one.kind, Declared::Text))?;
+        let message = format!("'{}' is no list, and its items are used", member.shown());
+        let keys = listed(member.keys()).map(|keys| format!("{keys} Use the items of one of these."));
+        self.misuse(offset, &member, message, keys)
+    }
+
+    /// Something that is no function is called.
+    fn no_function(&self, offset: usize, of: &str) -> Option<Opinion> {
+        // Of a declared text or number the compiler quotes what its methods are those of.
+        let of = match of.split_once(" & ") {
+            Some(("String", _)) => "$tgs",
+            Some(("Number", _)) => "$tgn",
+            _ => of,
+        };
+        let member = self.member(of)?;
+        let access = self.usage.access_at(offset).map(|(_, access)| access);
+        if access.is_some_and(|access| access != PropertyAccess::Read) {
+            return None;
+        }
+        let message = format!("'{}' is no function, and it is called", member.shown());
+        self.misuse(offset, &member, message, None)
+    }
+
+    /// A value is used as what no value of its type can be: certain where the program does not ask about it first.
+    fn misuse(&self, offset: usize, of: &Member<'_>, message: String, suggestion: Option<String>) -> Option<Opinion> {
+        let is_open = matches!(of.kind, Declared::Type(declared) if declared.is_open && !of.is_list);
+        let is_result = matches!(of.origin(), None | Some(TypeOrigin::Result | TypeOrigin::Learned));
+        if is_open || !is_result || self.usage.mentions("iterator") {
+            return None;
+        }
+        let code = FindingCode::UnknownProperty;
+        let is_asked = self.usage.is_tested(offset)
+            || self.dependent.contain(offset)
+            || self.claims.have(self.program, offset, "");
+        if is_asked || of.origin() == Some(TypeOrigin::Learned) {
+            return Some(Opinion::Likely(code, message, suggestion));
+        }
+        Some(self.unless_guarded(offset, code, message, suggestion))
     }
 
     /// A promise is an object, which may be given properties and asked for them.
@@ -225,8 +311,10 @@ impl Judge<'_> {
             PropertyAccess::Written => return None,
             // `call().name ?? other` is likely a mistake if results have such a key, and runs.
             PropertyAccess::Probed if !self.declarations.has_result_key(name) => return None,
-            PropertyAccess::Probed => false,
-            PropertyAccess::Read => of != "Promise<any>" || self.usage.is_dereferenced(offset),
+            PropertyAccess::Probed if self.usage.probes(name) => false,
+            PropertyAccess::Read | PropertyAccess::Compared | PropertyAccess::Probed => {
+                of != "Promise<any>" || self.usage.is_dereferenced(offset)
+            }
         };
         match self.promise(offset, of)? {
             Opinion::Certain(code, message, suggestion) if !is_certain => {
@@ -403,132 +491,9 @@ fn makes_its_json(keys: &[String]) -> bool {
     keys.iter().any(|key| key == "toJSON")
 }
 
-fn is_promise(of: &str) -> bool {
-    of.strip_prefix("Promise<").is_some_and(|rest| rest.ends_with('>') && !rest.contains(" | "))
-}
-
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
-}
-
-/// The texts of a message's first line that are in single quotes.
-struct Quoted<'m>(Vec<&'m str>);
-
-impl<'m> Quoted<'m> {
-    fn of(message: &'m str) -> Self {
-        let line = message.lines().next().unwrap_or_default();
-        // A quoted type may contain quotes of its own only in texts, which no declared type has.
-        Self(line.split('\'').skip(1).step_by(2).collect())
-    }
-
-    fn first(&self) -> Option<&&'m str> {
-        self.0.first()
-    }
-
-    fn second(&self) -> Option<&&'m str> {
-        self.0.get(1)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Declared<'d> {
-    Text,
-    Number,
-    Type(&'d DeclaredType),
-}
-
-/// A declared type, or a list of it.
-struct Member<'d> {
-    kind: Declared<'d>,
-    is_list: bool,
-}
-
-impl<'d> Member<'d> {
-    fn has(&self, name: &str) -> bool {
-        let is_open = matches!(self.kind, Declared::Type(declared) if declared.is_open && !self.is_list);
-        is_open || self.keys().contains(&name)
-    }
-
-    /// Whether the values of both have the same methods.
-    fn is_of_kind(&self, other: &Self) -> bool {
-        let is_list = self.is_list || other.is_list;
-        let same = std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind);
-        self.is_list == other.is_list && (is_list || same)
-    }
-
-    fn keys(&self) -> Vec<&'d str> {
-        match self.kind {
-            _ if self.is_list => vec!["length"],
-            Declared::Text => vec!["length"],
-            Declared::Number => Vec::new(),
-            Declared::Type(declared) => declared.keys.iter().map(String::as_str).collect(),
-        }
-    }
-
-    fn shown(&self) -> String {
-        let name = match self.kind {
-            Declared::Text => "string".to_owned(),
-            Declared::Number => "number".to_owned(),
-            Declared::Type(declared) => one_line(&declared.shown, MAX_QUOTED),
-        };
-        // `tracker.list().issues[]` is an item of the list `tracker.list().issues`.
-        match (self.is_list, name.strip_suffix("[]")) {
-            (true, Some(list)) => list.to_owned(),
-            (true, None) => format!("{name}[]"),
-            (false, _) => name,
-        }
-    }
-
-    fn origin(&self) -> Option<TypeOrigin> {
-        match self.kind {
-            Declared::Type(declared) => Some(declared.origin),
-            Declared::Text | Declared::Number => None,
-        }
-    }
-}
-
-/// The kind of a value in JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Number,
-    Boolean,
-    List,
-    Object,
-    Promise,
-}
-
-impl Kind {
-    fn shown(self) -> &'static str {
-        match self {
-            Self::Text => "a string",
-            Self::Number => "a number",
-            Self::Boolean => "a boolean",
-            Self::List => "a list",
-            Self::Object => "an object",
-            Self::Promise => "a promise",
-        }
-    }
-}
-
-/// The kind that a quoted type certainly has as JSON; `None` for everything else, such as a `Date`.
-fn kind_of(text: &str) -> Option<Kind> {
-    match text {
-        "string" | "$tgs" => return Some(Kind::Text),
-        "number" | "$tgn" => return Some(Kind::Number),
-        "boolean" | "true" | "false" => return Some(Kind::Boolean),
-        _ if text.contains(" | ") || text.contains("toJSON") => return None,
-        _ => {}
-    }
-    if is_promise(text) {
-        return Some(Kind::Promise);
-    }
-    if text.ends_with("[]") {
-        return Some(Kind::List);
-    }
-    let is_type = text.strip_prefix(RESERVED).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
-    (is_type || text.starts_with("{ ") || text == "{}").then_some(Kind::Object)
 }
 
 #[cfg(test)]
@@ -540,17 +505,5 @@ mod tests {
         let text = "a\nü😀b";
         assert_eq!(offset_of(text, 1, 3), Some(text.len() - 1));
         assert_eq!((offset_of(text, 0, 0), offset_of(text, 2, 0)), (Some(0), None));
-    }
-
-    #[test]
-    fn kinds_are_those_of_json() {
-        assert_eq!(
-            (kind_of("$tgs"), kind_of("$tgn"), kind_of("$tg3")),
-            (Some(Kind::Text), Some(Kind::Number), Some(Kind::Object))
-        );
-        assert_eq!((kind_of("$tg3[]"), kind_of("Promise<$tg1>")), (Some(Kind::List), Some(Kind::Promise)));
-        for unknown in ["Date", "string | number", "{ toJSON(): string; }", "any", "Promise<a> | Promise<b>", "$tgx"] {
-            assert_eq!(kind_of(unknown), None, "{unknown}");
-        }
     }
 }

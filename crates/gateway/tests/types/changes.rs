@@ -55,6 +55,15 @@ pub(crate) const CHANGES: &[&str] = &[
     "const u = await loose.get(); const rows = (await tracker.list_issues()).issues; [].push.apply(rows, [u]); return rows.at(-1).name",
     "const u = await loose.get(); const rows = [await tracker.get_user({ login: 'a' })]; const add = rows.push.bind(rows); add(u); return rows[1].name",
     "const u = await loose.get(); const rows = [await tracker.get_user({ login: 'a' })]; const { push } = rows; push.call(rows, u); return rows[1].name",
+    // Made a number by an operator.
+    "let n = '5'; n *= 1; return (await tracker.get_issue({ number: n })).title",
+    "let n = '5'; n++; return (await tracker.get_issue({ number: n })).title",
+    "const o = { count: '5' }; o.count -= 0; return (await tracker.get_issue({ number: o.count })).title",
+    // By what a checker does not follow.
+    "const r = new Proxy(await tracker.list_issues(), { get: () => 7 }); return r.anything.toFixed(1)",
+    "const r = await tracker.list_issues(); const { assign } = Object; assign(r, { extra: [1] }); return r.extra.length",
+    "class L extends Array { last() { return this[this.length - 1] } } return L.from((await tracker.list_issues()).issues).last().title",
+    "const b = { a: [] }; b.a.push(await tracker.get_issue({ number: 1 })); b.a[0]['s' + 1] = 1; return b.a[0].s1 + (await tracker.get_issue({ number: 1 }))['s1']",
     // Without a start, an item and then a number.
     "const { issues } = await tracker.list_issues(); return issues.reduce((a, b) => (a.comments ?? a) + b.comments).toFixed(1)",
     "const { issues } = await tracker.list_issues()\nissues.reduce((a, b) => (a.comments ?? a) + b.comments).toFixed(1)\nreturn 1",

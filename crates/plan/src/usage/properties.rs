@@ -11,12 +11,16 @@ use oxc::{
     span::{GetSpan, Span},
 };
 
+use super::syntax::is_number;
+
 /// The values of properties, by their names.
 #[derive(Default)]
 pub(super) struct PropertyValues {
     values: HashMap<String, Vec<PropertyValue>>,
     /// Names that are assigned with `=` or a logical operator.
     assigned: HashSet<String>,
+    /// Names that `++` or `*=` makes numbers.
+    counted: HashSet<String>,
     /// Names of methods and accessors, which have no value that could be given another type.
     methods: HashSet<String>,
 }
@@ -24,6 +28,7 @@ pub(super) struct PropertyValues {
 /// A value that a property is given.
 struct PropertyValue {
     span: Span,
+    is_number: bool,
     /// The name, where it is the value too: `{ name }`.
     shorthand: Option<String>,
 }
@@ -32,7 +37,12 @@ impl PropertyValues {
     /// A property is assigned.
     pub(super) fn assign(&mut self, name: String, value: &Expression<'_>) {
         self.assigned.insert(name.clone());
-        self.add(name, value.span(), None);
+        self.add(name, value, None);
+    }
+
+    /// A property becomes a number.
+    pub(super) fn count(&mut self, name: String) {
+        self.counted.insert(name);
     }
 
     /// A property of an object literal.
@@ -42,7 +52,7 @@ impl PropertyValues {
             self.methods.insert(name.into_owned());
         } else {
             let shorthand = it.shorthand.then(|| name.to_string());
-            self.add(name.into_owned(), it.value.span(), shorthand);
+            self.add(name.into_owned(), &it.value, shorthand);
         }
     }
 
@@ -53,7 +63,7 @@ impl PropertyValues {
             key => key.static_name().map(|name| name.into_owned()).unwrap_or_default(),
         };
         if let Some(value) = &it.value {
-            self.add(name, value.span(), None);
+            self.add(name, value, None);
         }
     }
 
@@ -64,8 +74,9 @@ impl PropertyValues {
         }
     }
 
-    fn add(&mut self, name: String, span: Span, shorthand: Option<String>) {
-        self.values.entry(name).or_default().push(PropertyValue { span, shorthand });
+    fn add(&mut self, name: String, value: &Expression<'_>, shorthand: Option<String>) {
+        let value = PropertyValue { span: value.span(), is_number: is_number(value), shorthand };
+        self.values.entry(name).or_default().push(value);
     }
 
     /// The values that are given the type `any`, with what is written before them; `None` if a method is assigned.
@@ -73,7 +84,11 @@ impl PropertyValues {
         if !self.methods.is_disjoint(&self.assigned) {
             return None;
         }
-        let values = self.assigned.iter().filter_map(|name| self.values.get(name)).filter(|values| values.len() > 1);
+        let all_of = |name: &String| self.values.get(name);
+        let assigned = self.assigned.iter().filter_map(all_of).filter(|values| values.len() > 1);
+        let becomes_number = |values: &&Vec<PropertyValue>| !values.iter().all(|value| value.is_number);
+        let counted = self.counted.difference(&self.assigned).filter_map(all_of).filter(becomes_number);
+        let values = assigned.chain(counted);
         let before =
             |value: &PropertyValue| value.shorthand.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
         Some(values.flatten().map(|value| (value.span, before(value))).collect())

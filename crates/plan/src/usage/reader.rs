@@ -1,33 +1,41 @@
 //! Walks a compiled program once and notes what it does with names and properties.
 //!
-//! What it notes is read by [`ProgramUsage`]; what it cannot follow makes the program untrusted.
+//! What it notes is read by [`ProgramUsage`]; what it cannot follow makes the program untrusted. `visit` says what each
+//! part of the syntax means, `probes` what a program asks about values.
 
+mod probes;
+mod visit;
+
+use super::branches::Branches;
+use super::flow::{Flow, Question};
 use super::guards::{Guards, NamedCall};
 use super::properties::{PropertyValues, private_name};
 use super::sources::{Source, Sources, StoreKind};
-use super::syntax::{
-    called_member, function_parameters, is_empty, is_function, is_in_json, is_nullish, is_of_tested, is_storing,
-    parameters_of, written_keys,
-};
+use super::syntax::{called_member, function_parameters, is_empty, is_number, is_storing, parameters_of};
 use super::text::{Cast, checked_text};
-use super::{GlobalCall, LiteralKey, ProgramUsage, PropertyAccess};
+use super::{GlobalCall, ProgramUsage, PropertyAccess};
 use crate::parse::Parsed;
 use oxc::{
     ast::ast::*,
-    ast_visit::{Visit, walk},
-    semantic::SymbolId,
+    ast_visit::Visit,
+    semantic::{Scoping, SymbolId},
     span::{GetSpan, Span},
-    syntax::scope::ScopeFlags,
 };
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub(super) fn read(parsed: &Parsed<'_>) -> ProgramUsage {
     let mut reader = Reader {
         parsed,
         usage: ProgramUsage { is_trusted: true, ..ProgramUsage::default() },
         assigned: HashSet::new(),
+        counted: HashSet::new(),
         initialisers: HashMap::new(),
         bound: HashSet::new(),
+        references: Vec::new(),
+        flow: Flow::default(),
+        branches: Branches::default(),
+        functions: Vec::new(),
         guards: Guards::default(),
         sources: Sources::default(),
         properties: PropertyValues::default(),
@@ -39,15 +47,30 @@ pub(super) fn read(parsed: &Parsed<'_>) -> ProgramUsage {
     reader.finish()
 }
 
+/// Bytes of an expression that is compared with others.
+const MAX_OBJECT: u32 = 200;
+
 /// What a variable is declared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Initialiser {
     /// Nothing.
     None,
-    /// `[]`, `{}`, or `new Name()`: what is put into it later decides its type.
-    Empty,
+    /// `[]`, `{}`, or `new Name()`, at this place: what is put into it later decides its type.
+    Empty(Span),
+    /// A number, at this place.
+    Number(Span),
     /// Something else, at this place.
     Value(Span),
+}
+
+impl Initialiser {
+    fn of(value: &Expression<'_>, scoping: &Scoping) -> Self {
+        match value.span() {
+            span if is_empty(value, scoping) => Self::Empty(span),
+            span if is_number(value) => Self::Number(span),
+            span => Self::Value(span),
+        }
+    }
 }
 
 struct Reader<'p, 'a> {
@@ -55,10 +78,18 @@ struct Reader<'p, 'a> {
     usage: ProgramUsage,
     /// Variables with an assignment that may change their type.
     assigned: HashSet<SymbolId>,
+    /// Variables that `++` or `*=` makes numbers.
+    counted: HashSet<SymbolId>,
     /// Variables that are declared by their name alone, with what each declaration says.
     initialisers: HashMap<SymbolId, Vec<Initialiser>>,
     /// Variables that a loop, a pattern or a function given to a call declares.
     bound: HashSet<SymbolId>,
+    /// Where variables are named.
+    references: Vec<(u32, SymbolId)>,
+    flow: Flow,
+    branches: Branches,
+    /// Where the functions begin that are being read.
+    functions: Vec<u32>,
     guards: Guards,
     sources: Sources,
     properties: PropertyValues,
@@ -71,6 +102,15 @@ struct Reader<'p, 'a> {
 
 impl<'a> Reader<'_, 'a> {
     fn finish(mut self) -> ProgramUsage {
+        self.usage.is_trusted &= !self.flow.is_overfull();
+        self.usage.probed_directly = self.flow.probed_directly();
+        for (at, name, question) in self.flow.questions() {
+            let access = match question {
+                Question::Presence => PropertyAccess::Probed,
+                Question::Comparison => PropertyAccess::Compared,
+            };
+            self.note(at, &name, access);
+        }
         self.cast_variables();
         match self.sources.literals_stored_in(&self.parsed.scoping) {
             Some(literals) => self.casts.extend(literals.into_iter().map(Cast::around)),
@@ -81,7 +121,10 @@ impl<'a> Reader<'_, 'a> {
             None => self.usage.is_trusted = false,
         }
         (self.usage.text, self.usage.insertions) = checked_text(self.parsed, self.casts);
-        self.usage.guarded = self.guards.guarded();
+        self.references.sort_unstable_by_key(|(at, _)| *at);
+        self.usage.guarded = self.guards.guarded(&self.references);
+        self.usage.branches = self.branches.with_references(self.references);
+        self.usage.flow = self.flow;
         self.usage
     }
 
@@ -90,6 +133,10 @@ impl<'a> Reader<'_, 'a> {
         let scoping = &self.parsed.scoping;
         let is_redeclared = |symbol: &SymbolId| !scoping.symbol_redeclarations(*symbol).is_empty();
         self.assigned.extend(scoping.symbol_ids().filter(is_redeclared));
+        // What starts as a number stays one.
+        let is_number = |one: &Initialiser| matches!(one, Initialiser::Number(_));
+        let stays = |symbol: &SymbolId| self.initialisers.get(symbol).is_some_and(|all| all.iter().all(is_number));
+        self.assigned.extend(self.counted.iter().filter(|symbol| !stays(symbol)));
         for symbol in &self.assigned {
             let is_function = scoping.symbol_flags(*symbol).is_function() && is_redeclared(symbol);
             let initialisers = self.initialisers.get(symbol).filter(|_| !self.bound.contains(symbol) && !is_function);
@@ -100,9 +147,9 @@ impl<'a> Reader<'_, 'a> {
             for initialiser in initialisers {
                 match initialiser {
                     Initialiser::None => {}
-                    // `let x = []` and then `x = other`: an array that is assigned keeps no element type.
-                    Initialiser::Empty => self.usage.is_trusted = false,
-                    Initialiser::Value(span) => self.casts.push(Cast::around(*span)),
+                    Initialiser::Empty(span) | Initialiser::Number(span) | Initialiser::Value(span) => {
+                        self.casts.push(Cast::around(*span));
+                    }
                 }
             }
         }
@@ -114,10 +161,22 @@ impl<'a> Reader<'_, 'a> {
 
     fn note(&mut self, at: u32, name: &str, access: PropertyAccess) {
         let entry = self.usage.accesses.entry(at).or_insert_with(|| (name.to_owned(), access));
-        if access != PropertyAccess::Read {
-            entry.1 = access;
-            let names = if access == PropertyAccess::Probed { &mut self.usage.probed } else { &mut self.usage.written };
-            names.insert(name.to_owned());
+        entry.1 = entry.1.max(access);
+        let names = match access {
+            PropertyAccess::Read | PropertyAccess::Compared => return,
+            PropertyAccess::Probed => &mut self.usage.probed,
+            PropertyAccess::Written => &mut self.usage.written,
+        };
+        names.insert(name.to_owned());
+    }
+
+    /// Notes what a property is of.
+    fn note_object(&mut self, at: u32, object: Span) {
+        if object.size() <= MAX_OBJECT {
+            let text = self.parsed.code.get(object.start as usize..object.end as usize);
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            self.usage.objects.insert(at, hasher.finish());
         }
     }
 
@@ -133,50 +192,20 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// Marks the property that an expression ends with as one that may be missing.
-    fn probe(&mut self, expression: &Expression<'a>) {
-        match expression.get_inner_expression() {
-            Expression::StaticMemberExpression(it) => {
-                self.note(it.property.span.start, &it.property.name, PropertyAccess::Probed)
-            }
-            Expression::LogicalExpression(it) => {
-                self.probe(&it.left);
-                self.probe(&it.right);
-            }
-            Expression::ConditionalExpression(it) => {
-                self.probe(&it.consequent);
-                self.probe(&it.alternate);
-            }
-            Expression::UnaryExpression(it) => self.probe(&it.argument),
-            Expression::AwaitExpression(it) => self.probe(&it.argument),
-            Expression::ChainExpression(it) => {
-                if let ChainElement::StaticMemberExpression(it) = &it.expression {
-                    self.note(it.property.span.start, &it.property.name, PropertyAccess::Probed);
-                }
-            }
-            Expression::BinaryExpression(it) if it.operator.is_equality() => self.probe_compared(it),
-            _ => {}
-        }
-    }
-
-    fn probe_compared(&mut self, it: &BinaryExpression<'a>) {
-        if is_nullish(&it.left) || is_nullish(&it.right) {
-            self.probe(&it.left);
-            self.probe(&it.right);
-        }
-    }
-
     fn source_of(&self, expression: &Expression<'a>) -> Source {
         Source::of(expression, &self.parsed.scoping)
     }
 
-    /// Something is assigned. An operator such as `+=` has no value here: it keeps numbers numbers and texts texts.
+    /// Something is assigned. `+=` has no value here: it keeps numbers numbers and texts texts, or a checker says that it
+    /// does not.
     fn assign_to(&mut self, target: &SimpleAssignmentTarget<'a>, value: Option<&Expression<'a>>) {
         match target {
             SimpleAssignmentTarget::AssignmentTargetIdentifier(id) => match (self.symbol_of(id), value) {
                 (Some(symbol), Some(value)) => {
                     self.assigned.insert(symbol);
                     self.sources.add(symbol, self.source_of(value));
+                    self.flow.bind(symbol, value, &self.parsed.scoping);
+                    self.guards.given.entry(symbol).or_default().push(value.span());
                 }
                 (Some(_), None) => {}
                 // A global, which may be a backend.
@@ -207,7 +236,20 @@ impl<'a> Reader<'_, 'a> {
     fn assign_property(&mut self, name: String, value: Option<&Expression<'a>>) {
         if let Some(value) = value {
             self.sources.assign_property(&name, self.source_of(value));
+            self.flow.give_property(&name, value, &self.parsed.scoping);
             self.properties.assign(name, value);
+        }
+    }
+
+    /// `*=` and `++` make a number of what was there.
+    fn count(&mut self, target: &SimpleAssignmentTarget<'a>) {
+        match target {
+            SimpleAssignmentTarget::AssignmentTargetIdentifier(id) => self.counted.extend(self.symbol_of(id)),
+            SimpleAssignmentTarget::PrivateFieldExpression(it) => self.properties.count(private_name(&it.field)),
+            _ => {
+                let name = target.as_member_expression().and_then(|it| it.static_property_name());
+                name.into_iter().for_each(|name| self.properties.count(name.to_owned()));
+            }
         }
     }
 
@@ -223,23 +265,22 @@ impl<'a> Reader<'_, 'a> {
                     let values: Vec<Source> =
                         it.arguments.iter().map(|one| Source::of_argument(one, scoping)).collect();
                     self.sources.store(StoreKind::Method, Source::of(object, scoping), values);
+                    if let Expression::Identifier(id) = object.get_inner_expression()
+                        && let Some(symbol) = self.symbol_of(id)
+                    {
+                        let given = self.guards.given.entry(symbol).or_default();
+                        given.extend(it.arguments.iter().map(GetSpan::span));
+                    }
                 }
                 "assign" if !is_literal(it.arguments.first()) => self.usage.is_trusted = false,
                 "defineProperty" | "defineProperties" | "setPrototypeOf" => self.usage.is_trusted = false,
-                "catch" | "allSettled" => self.usage.handles_rejections = true,
-                "then" if it.arguments.len() > 1 => self.usage.handles_rejections = true,
-                "isArray" | "hasOwn" => {
-                    it.arguments.iter().filter_map(|one| one.as_expression()).for_each(|one| self.probe(one))
-                }
+                "catch" => self.handle_rejections(object.span()),
+                "allSettled" => self.handle_rejections(it.span),
+                "then" if it.arguments.len() > 1 => self.handle_rejections(object.span()),
                 // Without a start, the accumulator is first an item and then what the function returns.
                 "reduce" | "reduceRight" if it.arguments.len() == 1 => self.cast_call(it),
                 _ => {}
             }
-        }
-        if let Expression::Identifier(id) = it.callee.get_inner_expression()
-            && id.name == "Boolean"
-        {
-            it.arguments.iter().filter_map(|one| one.as_expression()).for_each(|one| self.probe(one));
         }
         if self.is_on_global(&it.callee) {
             let callee = it.callee.span();
@@ -249,6 +290,11 @@ impl<'a> Reader<'_, 'a> {
         } else {
             self.usage.other_calls.push(it.span);
         }
+    }
+
+    fn handle_rejections(&mut self, promises: Span) {
+        self.usage.handles_rejections = true;
+        self.guards.handled.push(promises);
     }
 
     /// Gives the value of a call the type `any`.
@@ -274,11 +320,12 @@ impl<'a> Reader<'_, 'a> {
     fn declare(&mut self, it: &VariableDeclarator<'a>) {
         match &it.id {
             BindingPattern::BindingIdentifier(id) => {
-                let initialiser = match &it.init {
-                    None => Initialiser::None,
-                    Some(init) if is_empty(init, &self.parsed.scoping) => Initialiser::Empty,
-                    Some(init) => Initialiser::Value(init.span()),
-                };
+                let scoping = &self.parsed.scoping;
+                let initialiser = it.init.as_ref().map_or(Initialiser::None, |init| Initialiser::of(init, scoping));
+                if let (Some(symbol), Some(init)) = (id.symbol_id.get(), &it.init) {
+                    self.flow.bind(symbol, init, scoping);
+                    self.guards.given.entry(symbol).or_default().push(init.span());
+                }
                 if let Some(symbol) = id.symbol_id.get().filter(|symbol| !self.bound.contains(symbol)) {
                     self.initialisers.entry(symbol).or_default().push(initialiser);
                     if let Some(init) = &it.init {
@@ -289,7 +336,32 @@ impl<'a> Reader<'_, 'a> {
                     }
                 }
             }
-            pattern => self.bind(pattern),
+            pattern => {
+                self.bind(pattern);
+                if let Some(init) = &it.init {
+                    self.bind_items(pattern, init);
+                    // What a checker says about the list is said at the pattern.
+                    if let Expression::Identifier(id) = init.get_inner_expression() {
+                        let list = self.symbol_of(id).map(|symbol| (pattern.span().start, symbol));
+                        self.references.extend(list);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a pattern of items or a loop declares gets the items of a list.
+    fn bind_items(&mut self, pattern: &BindingPattern<'a>, list: &Expression<'a>) {
+        let scoping = &self.parsed.scoping;
+        let elements = match pattern {
+            BindingPattern::ArrayPattern(it) => it.elements.iter().flatten().collect(),
+            BindingPattern::BindingIdentifier(_) => vec![pattern],
+            _ => Vec::new(),
+        };
+        for one in elements {
+            if let Some(symbol) = one.get_binding_identifier().and_then(|id| id.symbol_id.get()) {
+                self.flow.bind_items(symbol, list, scoping);
+            }
         }
     }
 
@@ -347,6 +419,14 @@ impl<'a> Reader<'_, 'a> {
         self.guards.functions.entry(name.to_owned()).or_default().push(span);
     }
 
+    /// Notes a function that is an expression by its name.
+    fn name_expression(&mut self, name: &str, span: Span, function: &Expression<'a>) {
+        if let Some(parameters) = function_parameters(function) {
+            self.name_function(name, span);
+            self.flow.name_function(name, function.get_inner_expression().span().start, parameters);
+        }
+    }
+
     /// Notes a call of a function that the program may declare.
     fn name_call(&mut self, it: &CallExpression<'a>) {
         let name = match it.callee.get_inner_expression() {
@@ -354,7 +434,11 @@ impl<'a> Reader<'_, 'a> {
             Expression::StaticMemberExpression(it) => it.property.name.as_str(),
             _ => return,
         };
-        let inline = it.arguments.iter().filter(|one| parameters_of(one).is_some()).map(GetSpan::span).collect();
+        let is_tool = |one: &Argument<'a>| {
+            one.as_expression().is_some_and(|one| one.is_member_expression() && self.is_on_global(one))
+        };
+        let inline = it.arguments.iter().filter(|one| parameters_of(one).is_some() || is_tool(one));
+        let inline = inline.map(GetSpan::span).collect();
         let named = it.arguments.iter().filter_map(|one| match one {
             Argument::Identifier(id) => Some(id.name.to_string()),
             _ => None,
@@ -368,253 +452,5 @@ impl<'a> Reader<'_, 'a> {
             ForStatementLeft::VariableDeclaration(it) => it.declarations.iter().for_each(|one| self.bind(&one.id)),
             _ => self.usage.is_trusted = false,
         }
-    }
-}
-
-impl<'a> Visit<'a> for Reader<'_, 'a> {
-    fn visit_static_member_expression(&mut self, it: &StaticMemberExpression<'a>) {
-        self.note(it.property.span.start, &it.property.name, PropertyAccess::Read);
-        if it.optional {
-            self.probe(&it.object);
-        } else {
-            self.dereference(&it.object);
-        }
-        if matches!(it.property.name.as_str(), "prototype" | "__proto__" | "constructor") {
-            self.usage.is_trusted = false;
-        }
-        // `rows.push.apply(rows, x)`, `rows.push.bind(rows)`: what is stored is not seen.
-        if is_storing(&it.property.name) && !self.called.contains(&it.property.span.start) {
-            self.usage.is_trusted = false;
-        }
-        walk::walk_static_member_expression(self, it);
-    }
-
-    fn visit_computed_member_expression(&mut self, it: &ComputedMemberExpression<'a>) {
-        if it.optional {
-            self.probe(&it.object);
-        } else {
-            self.dereference(&it.object);
-        }
-        walk::walk_computed_member_expression(self, it);
-    }
-
-    fn visit_identifier_name(&mut self, it: &IdentifierName<'a>) {
-        self.mention(&it.name);
-    }
-
-    fn visit_binding_identifier(&mut self, it: &BindingIdentifier<'a>) {
-        self.mention(&it.name);
-    }
-
-    fn visit_string_literal(&mut self, it: &StringLiteral<'a>) {
-        self.mention(&it.value);
-    }
-
-    fn visit_template_element(&mut self, it: &TemplateElement<'a>) {
-        if let Some(cooked) = &it.value.cooked {
-            self.mention(cooked);
-        }
-    }
-
-    fn visit_identifier_reference(&mut self, it: &IdentifierReference<'a>) {
-        self.mention(&it.name);
-        if matches!(it.name.as_str(), "eval" | "Function" | "Reflect" | "arguments") && self.symbol_of(it).is_none() {
-            self.usage.is_trusted = false;
-        }
-    }
-
-    fn visit_assignment_expression(&mut self, it: &AssignmentExpression<'a>) {
-        // `+=` and the like keep numbers numbers and texts texts.
-        let changes_type = it.operator == AssignmentOperator::Assign || it.operator.is_logical();
-        match it.left.as_simple_assignment_target() {
-            Some(target) => self.assign_to(target, changes_type.then_some(&it.right)),
-            None => self.usage.is_trusted = false,
-        }
-        walk::walk_assignment_expression(self, it);
-    }
-
-    fn visit_update_expression(&mut self, it: &UpdateExpression<'a>) {
-        self.assign_to(&it.argument, None);
-        walk::walk_update_expression(self, it);
-    }
-
-    fn visit_unary_expression(&mut self, it: &UnaryExpression<'a>) {
-        match (it.operator, it.argument.get_inner_expression()) {
-            (UnaryOperator::Delete, Expression::StaticMemberExpression(member)) => {
-                self.note(member.property.span.start, &member.property.name, PropertyAccess::Written);
-            }
-            (UnaryOperator::LogicalNot | UnaryOperator::Typeof | UnaryOperator::Void, argument) => self.probe(argument),
-            _ => {}
-        }
-        walk::walk_unary_expression(self, it);
-    }
-
-    fn visit_logical_expression(&mut self, it: &LogicalExpression<'a>) {
-        self.probe(&it.left);
-        self.probe(&it.right);
-        walk::walk_logical_expression(self, it);
-    }
-
-    fn visit_conditional_expression(&mut self, it: &ConditionalExpression<'a>) {
-        self.probe(&it.test);
-        // `row ? row.a : 1` asks for the row, and not for its property.
-        if !is_of_tested(&it.test, &it.consequent) {
-            self.probe(&it.consequent);
-        }
-        self.probe(&it.alternate);
-        walk::walk_conditional_expression(self, it);
-    }
-
-    fn visit_binary_expression(&mut self, it: &BinaryExpression<'a>) {
-        if it.operator.is_equality() {
-            self.probe_compared(it);
-        }
-        walk::walk_binary_expression(self, it);
-    }
-
-    fn visit_if_statement(&mut self, it: &IfStatement<'a>) {
-        self.probe(&it.test);
-        walk::walk_if_statement(self, it);
-    }
-
-    fn visit_while_statement(&mut self, it: &WhileStatement<'a>) {
-        self.probe(&it.test);
-        walk::walk_while_statement(self, it);
-    }
-
-    fn visit_do_while_statement(&mut self, it: &DoWhileStatement<'a>) {
-        self.probe(&it.test);
-        walk::walk_do_while_statement(self, it);
-    }
-
-    fn visit_for_statement(&mut self, it: &ForStatement<'a>) {
-        if let Some(test) = &it.test {
-            self.probe(test);
-        }
-        walk::walk_for_statement(self, it);
-    }
-
-    fn visit_for_of_statement(&mut self, it: &ForOfStatement<'a>) {
-        self.bind_loop(&it.left);
-        walk::walk_for_of_statement(self, it);
-    }
-
-    fn visit_for_in_statement(&mut self, it: &ForInStatement<'a>) {
-        self.bind_loop(&it.left);
-        walk::walk_for_in_statement(self, it);
-    }
-
-    fn visit_expression_statement(&mut self, it: &ExpressionStatement<'a>) {
-        self.statements.insert(it.span.start);
-        walk::walk_expression_statement(self, it);
-    }
-
-    fn visit_call_expression(&mut self, it: &CallExpression<'a>) {
-        if let Expression::StaticMemberExpression(member) = it.callee.get_inner_expression() {
-            self.called.insert(member.property.span.start);
-        }
-        if it.optional {
-            self.probe(&it.callee);
-        } else {
-            self.dereference(&it.callee);
-        }
-        self.check_call(it);
-        self.bind_callbacks(it);
-        self.name_call(it);
-        walk::walk_call_expression(self, it);
-    }
-
-    fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {
-        if let Some(id) = &it.id {
-            self.name_function(&id.name, it.span);
-            if let Some(function) = id.symbol_id.get().filter(|_| it.is_declaration()) {
-                self.sources.declare_function(function, &it.params, &self.parsed.scoping);
-            }
-        }
-        walk::walk_function(self, it, flags);
-    }
-
-    fn visit_method_definition(&mut self, it: &MethodDefinition<'a>) {
-        if let Some(name) = it.key.static_name() {
-            self.name_function(&name, it.span);
-        }
-        self.properties.add_method(it);
-        walk::walk_method_definition(self, it);
-    }
-
-    fn visit_object_property(&mut self, it: &ObjectProperty<'a>) {
-        if let Some(name) = it.key.static_name().filter(|_| is_function(&it.value)) {
-            self.name_function(&name, it.span);
-        }
-        self.properties.add_property(it);
-        walk::walk_object_property(self, it);
-    }
-
-    fn visit_property_definition(&mut self, it: &PropertyDefinition<'a>) {
-        self.properties.add_field(it);
-        walk::walk_property_definition(self, it);
-    }
-
-    fn visit_new_expression(&mut self, it: &NewExpression<'a>) {
-        self.usage.other_calls.push(it.span);
-        walk::walk_new_expression(self, it);
-    }
-
-    fn visit_try_statement(&mut self, it: &TryStatement<'a>) {
-        if it.handler.is_some() || it.finalizer.is_some() {
-            self.guards.blocks.push(it.block.span);
-        }
-        if it.handler.is_some() {
-            self.guards.catching.push(it.span.start);
-        }
-        walk::walk_try_statement(self, it);
-    }
-
-    fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
-        self.declare(it);
-        if let (BindingPattern::BindingIdentifier(id), Some(init)) = (&it.id, &it.init)
-            && is_function(init)
-        {
-            self.name_function(&id.name, init.span());
-        }
-        walk::walk_variable_declarator(self, it);
-    }
-
-    fn visit_object_expression(&mut self, it: &ObjectExpression<'a>) {
-        for one in &it.properties {
-            if let ObjectPropertyKind::ObjectProperty(one) = one {
-                let key = LiteralKey { literal: it.span.start, is_in_json: is_in_json(&one.value) };
-                self.usage.literal_keys.insert(one.key.span().start, key);
-            }
-        }
-        if let Some(keys) = written_keys(it) {
-            self.usage.literals.insert(it.span.start, keys);
-            // A missing property of a property's value is reported at its key.
-            for one in &it.properties {
-                if let ObjectPropertyKind::ObjectProperty(one) = one
-                    && let Expression::ObjectExpression(value) = one.value.get_inner_expression()
-                    && let Some(keys) = written_keys(value)
-                {
-                    self.usage.literals.insert(one.key.span().start, keys);
-                }
-            }
-        }
-        walk::walk_object_expression(self, it);
-    }
-
-    fn visit_binding_property(&mut self, it: &BindingProperty<'a>) {
-        if let PropertyKey::StaticIdentifier(key) = &it.key {
-            // `const { push } = rows`.
-            if is_storing(&key.name) {
-                self.usage.is_trusted = false;
-            }
-            let has_default = matches!(&it.value, BindingPattern::AssignmentPattern(_));
-            self.note(
-                key.span.start,
-                &key.name,
-                if has_default { PropertyAccess::Probed } else { PropertyAccess::Read },
-            );
-        }
-        walk::walk_binding_property(self, it);
     }
 }

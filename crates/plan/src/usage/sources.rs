@@ -8,6 +8,7 @@
 //! function. Order and conditions are not looked at. No types.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use oxc::{
     ast::ast::*,
@@ -142,6 +143,13 @@ struct FunctionUse {
     has_more: bool,
 }
 
+/// What is put into a part of a variable's value.
+struct Put {
+    /// The part, from the variable on.
+    part: Vec<Option<String>>,
+    values: Rc<Vec<Source>>,
+}
+
 /// What is known of variables, and what is stored.
 #[derive(Default)]
 pub(super) struct Sources {
@@ -149,8 +157,8 @@ pub(super) struct Sources {
     /// Parameters of functions with a name: the function, and the place among its parameters.
     parameters: HashMap<SymbolId, (SymbolId, usize)>,
     uses: HashMap<SymbolId, Vec<FunctionUse>>,
-    /// What is put into a variable's value under a key, or as an item.
-    put: HashMap<SymbolId, Vec<Source>>,
+    /// What is put into a variable's value or into a part of it, under a key or as an item.
+    put: HashMap<SymbolId, Vec<Put>>,
     /// What is assigned to properties, by their names.
     assigned: HashMap<String, Vec<Source>>,
     stores: Vec<(StoreKind, Source)>,
@@ -169,10 +177,28 @@ impl Sources {
 
     /// Values are stored in what comes from here.
     pub(super) fn store(&mut self, kind: StoreKind, into: Source, values: impl IntoIterator<Item = Source>) {
-        if let Source::Variable(variable) = into {
-            self.put.entry(variable).or_default().extend(values);
+        let values: Vec<Source> = values.into_iter().collect();
+        if !values.is_empty() {
+            self.put_into(&into, &mut Vec::new(), &Rc::new(values));
         }
         self.stores.push((kind, into));
+    }
+
+    /// Notes what is put into a part, given by its names from the outermost on.
+    fn put_into(&mut self, into: &Source, names: &mut Vec<Option<String>>, values: &Rc<Vec<Source>>) {
+        match into {
+            Source::Variable(variable) => {
+                let part = names.iter().rev().cloned().collect();
+                self.put.entry(*variable).or_default().push(Put { part, values: Rc::clone(values) });
+            }
+            Source::Part { of, name } if names.len() < MAX_DEPTH => {
+                names.push(name.clone());
+                self.put_into(of, names, values);
+                names.pop();
+            }
+            Source::Either(all) => all.iter().for_each(|one| self.put_into(one, names, values)),
+            _ => {}
+        }
     }
 
     /// A function with a name has these parameters.
@@ -360,12 +386,27 @@ impl<'s> Walk<'s> {
             })
     }
 
-    /// Whether everything that the program put into a variable's value takes what the path says.
+    /// Whether everything that the program put into a variable's value, or into a part of it, takes what the path says.
     fn is_put(&mut self, variable: SymbolId) -> bool {
-        let Some(name) = self.path.pop() else { return true };
-        let put = self.sources.put.get(&variable);
-        let takes = put.into_iter().flatten().all(|one| self.takes_anything(one));
-        self.path.push(name);
-        takes
+        let sources = self.sources;
+        for put in sources.put.get(&variable).into_iter().flatten() {
+            self.steps += 1;
+            // The item or key behind the part is meant, or a part of that.
+            let Some(rest) = self.path.len().checked_sub(put.part.len() + 1) else { continue };
+            let names = self.path.iter().rev().zip(&put.part);
+            let is_of_part = |(name, part): (&Option<&str>, &Option<String>)| {
+                name.zip(part.as_deref()).is_none_or(|(name, part)| name == part)
+            };
+            if !names.into_iter().all(is_of_part) {
+                continue;
+            }
+            let outer = self.path.split_off(rest);
+            let takes = put.values.iter().all(|one| self.takes_anything(one));
+            self.path.extend(outer);
+            if !takes {
+                return false;
+            }
+        }
+        true
     }
 }

@@ -30,11 +30,18 @@ pub(super) fn function_parameters<'p, 'a>(expression: &'p Expression<'a>) -> Opt
     }
 }
 
-pub(super) fn is_function(expression: &Expression<'_>) -> bool {
-    matches!(
-        expression.get_inner_expression(),
-        Expression::ArrowFunctionExpression(_) | Expression::FunctionExpression(_)
-    )
+/// A class of errors by its name: `Error`, `TypeError`.
+pub(super) fn is_error(expression: &Expression<'_>) -> bool {
+    matches!(expression.get_inner_expression(), Expression::Identifier(id) if id.name.ends_with("Error"))
+}
+
+/// A number that is written there.
+pub(super) fn is_number(expression: &Expression<'_>) -> bool {
+    match expression.get_inner_expression() {
+        Expression::NumericLiteral(_) => true,
+        Expression::UnaryExpression(it) => it.operator == UnaryOperator::UnaryNegation && is_number(&it.argument),
+        _ => false,
+    }
 }
 
 /// The object and the name of the method that is called: `rows.push(x)` and `rows['push'](x)`.
@@ -46,6 +53,11 @@ pub(super) fn called_member<'p, 'a>(it: &'p CallExpression<'a>) -> Option<(&'p E
 /// Whether a method of this name may store values in its object.
 pub(super) fn is_storing(method: &str) -> bool {
     matches!(method, "push" | "unshift" | "splice" | "fill" | "set" | "add")
+}
+
+/// Whether a function of this name gives an object other properties.
+pub(super) fn is_redefining(function: &str) -> bool {
+    matches!(function, "assign" | "defineProperty" | "defineProperties" | "setPrototypeOf")
 }
 
 /// Whether an expression is certainly not `undefined` and no function, so that it is in the JSON of its object.
