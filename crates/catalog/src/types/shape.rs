@@ -290,7 +290,15 @@ impl<'a, 'n> Shaper<'a, 'n> {
         let (tuple, rest) = match (keywords.get("prefixItems"), keywords.get("items")) {
             (Some(Value::Array(tuple)), rest) => (tuple, rest),
             (_, Some(Value::Array(tuple))) => (tuple, keywords.get("additionalItems")),
-            (_, Some(items)) => return Type::Array(Box::new(self.at(items, depth + 1, Position::Inside))),
+            (_, Some(items)) => {
+                let mut item = self.at(items, depth + 1, Position::Inside);
+                // Some items have what it names.
+                let is_closed = items.get("additionalProperties") == Some(&Value::Bool(false));
+                if !is_closed && keywords.get("contains").is_some_and(open::may_name_properties) {
+                    open::open(&mut item);
+                }
+                return Type::Array(Box::new(item));
+            }
             (_, None) => return Type::Array(Box::new(UNKNOWN)),
         };
         let count = |keyword: &str| keywords.get(keyword).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());

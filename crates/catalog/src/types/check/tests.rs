@@ -205,6 +205,7 @@ fn properties_under_a_condition_make_an_object_open() {
         with("allOf", json!([{ "if": {}, "then": extra }])),
         with("anyOf", json!([extra, { "required": ["id"] }])),
         with("oneOf", json!([{ "$ref": "#/nowhere" }])),
+        json!({ "type": "array", "items": with("title", json!("item")), "contains": extra }),
     ] {
         assert!(is_open(&open), "{open}: {}", result_of(open.clone()).1);
     }
@@ -224,6 +225,8 @@ fn properties_under_a_condition_make_an_object_open() {
         with("dependencies", json!({ "id": ["other"] })),
         with("anyOf", json!([{ "required": ["id"] }, { "required": ["id"], "description": "d" }])),
         with("unevaluatedProperties", json!(false)),
+        json!({ "type": "array", "items": with("title", json!("item")), "contains": { "required": ["id"] } }),
+        json!({ "type": "array", "items": with("additionalProperties", json!(false)), "contains": { "properties": { "extra": {} } } }),
     ] {
         assert!(!is_open(&closed), "{closed}");
     }
