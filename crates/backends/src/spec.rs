@@ -9,7 +9,7 @@ use super::login::LoginSpec;
 use super::openapi::ApiSpec;
 use toolgate_catalog::Tool;
 use toolgate_catalog::cache::ChangedTool;
-use toolgate_mcp::client::{InheritedEnv, StdioSandbox};
+use toolgate_mcp::client::{InheritedEnv, Redactor, StdioSandbox};
 use toolgate_mcp::protocol::Era;
 
 /// One MCP server of the user's.
@@ -19,6 +19,8 @@ pub struct BackendSpec {
     pub name: String,
     /// How it is reached.
     pub kind: BackendKind,
+    /// Secrets of its command, its arguments or its URL, which are not shown.
+    pub secrets: Redactor,
     /// How long one call may take once the backend has it.
     pub timeout: Duration,
     /// How long a connection may take to answer for the first time; `npx` may download first.
@@ -68,6 +70,7 @@ impl BackendSpec {
         Self {
             name: name.into(),
             kind,
+            secrets: Redactor::default(),
             timeout: Duration::from_secs(30),
             start_timeout: Duration::from_secs(60),
             max_concurrent_calls: 16,
@@ -80,6 +83,18 @@ impl BackendSpec {
             start: StartTime::Now,
             known: KnownTools::default(),
         }
+    }
+
+    /// Removes what is secret from what people and programs are shown of it.
+    pub(crate) fn redactor(&self) -> Redactor {
+        let own = match &self.kind {
+            BackendKind::Stdio { env, .. } => Redactor::new(env),
+            BackendKind::Http { headers, .. } => Redactor::new(headers),
+            BackendKind::OpenApi(api) => {
+                Redactor::new(&api.auth).and(Redactor::new(&api.headers.iter().cloned().collect()))
+            }
+        };
+        own.and(self.secrets.clone())
     }
 }
 

@@ -19,7 +19,7 @@ use super::spec::{BackendKind, StartTime};
 use super::state::{BackendChange, BackendState};
 use toolgate_mcp::client::auth::{AuthError, LoginVersion};
 use toolgate_mcp::client::{
-    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, StdioLink,
+    Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, Redactor, StdioLink,
     ToolListing, Transport,
 };
 use toolgate_mcp::protocol::Era;
@@ -69,6 +69,18 @@ impl StartFailure {
         if closing.is_expected { Self::Expected(reason) } else { Self::Temporary { reason, stderr, died: false } }
     }
 
+    /// The same without the secrets of the backend: what failed may repeat its command, its URL or its own words.
+    fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Permanent(reason) => Self::Permanent(redactor.redact(&reason)),
+            Self::Temporary { reason, stderr, died } => {
+                Self::Temporary { reason: redactor.redact(&reason), stderr: redactor.redact(&stderr), died }
+            }
+            Self::Expected(reason) => Self::Expected(redactor.redact(&reason)),
+            Self::NeedsLogin { .. } => self,
+        }
+    }
+
     /// What callers see while the next try is awaited.
     fn state(&self, attempt: u32, delay: Duration) -> BackendState {
         let reason = match self {
@@ -85,6 +97,15 @@ enum End {
     Stopped,
     RestartRequested,
     Failed(StartFailure),
+}
+
+impl End {
+    fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Failed(failure) => Self::Failed(failure.redacted(redactor)),
+            Self::Stopped | Self::RestartRequested => self,
+        }
+    }
 }
 
 /// Leads a backend through its life until it is stopped.
@@ -141,7 +162,7 @@ async fn run_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u
     };
     let link = match connected {
         Ok(link) => Arc::new(link),
-        Err(failure) => return End::Failed(failure),
+        Err(failure) => return End::Failed(failure.redacted(&shared.spec.redactor())),
     };
     shared.set_pid(link.pid());
     let started = tokio::select! {
@@ -156,7 +177,7 @@ async fn run_once(shared: &Arc<Shared>, hint: &mut Option<Era>, failures: &mut u
             *hint = Some(session.ready.era);
             (serve(shared, &session, failures).await, session.protocol.clone())
         }
-        Err(end) => (end, Protocol::Handshake),
+        Err(end) => (end.redacted(&shared.spec.redactor()), Protocol::Handshake),
     };
     link.shut_down(&protocol).await;
     shared.set_pid(None);
@@ -235,6 +256,7 @@ async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
                 command: command.clone(),
                 args: args.clone(),
                 env: env.clone(),
+                redactor: spec.redactor(),
                 inherit: spec.inherit_env,
                 cwd: cwd.clone(),
                 sandbox: spec.sandbox.clone(),
@@ -257,7 +279,7 @@ async fn connect(shared: &Shared) -> Result<Link, StartFailure> {
             Transport::Local(LocalLink::new(Arc::new(server), Arc::clone(&inbox)))
         }
     };
-    Ok(Link::new(wire, inbox))
+    Ok(Link::new(wire, inbox).redacting(spec.redactor()))
 }
 
 async fn open_api(shared: &Shared, api: &ApiSpec) -> Result<ApiServer, StartFailure> {
@@ -308,6 +330,7 @@ async fn serve(shared: &Arc<Shared>, session: &Arc<McpSession>, failures: &mut u
         failure = maintain(shared, session) => End::Failed(failure),
         () = listen(shared, session) => End::RestartRequested,
     };
+    let end = end.redacted(&shared.spec.redactor());
     match &end {
         // That it is stopped is said only when no process is left.
         End::Stopped => shared.retract(None),

@@ -15,6 +15,7 @@ use toolgate_wire::{ByteBudget, BytePermit, OverBudget};
 
 use crate::buffer::{MAX_UNCOUNTED_BYTES, Overflow};
 use crate::client::auth::AuthError;
+use crate::client::redact::Redactor;
 use crate::json_text::{self, JsonText, TreeError};
 
 /// The longest message of an error reply that is kept, in characters.
@@ -86,6 +87,22 @@ impl LinkError {
         match reason {
             Overflow::TooLong => Self::TooLarge { limit },
             Overflow::OverBudget(refused) => Self::OverBudget { refused, sent: true },
+        }
+    }
+
+    /// The same without configured secrets, which a server may repeat in what it says.
+    pub(crate) fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Rejected(error) => Self::Rejected(RpcError { message: redactor.redact(&error.message), ..error }),
+            Self::Http { status, message } => Self::Http { status, message: redactor.redact(&message) },
+            Self::Unreachable(reason) => Self::Unreachable(redactor.redact(&reason)),
+            Self::Protocol(reason) => Self::Protocol(redactor.redact(&reason)),
+            Self::Closed { .. }
+            | Self::SessionExpired
+            | Self::TooLarge { .. }
+            | Self::OverBudget { .. }
+            | Self::TooManyValues { .. }
+            | Self::Auth(_) => self,
         }
     }
 }

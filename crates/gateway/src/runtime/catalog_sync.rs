@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Gateway;
 use super::backend_records::{BackendRecord, BackendSource};
 use super::cache::hint;
-use super::spec::{fingerprint, key_names, spec};
+use super::spec::{fingerprint, key_names, secrets_in, spec};
 use super::wait_until_ready::WaitUntilReady;
 use toolgate_backends::{
     Backend, BackendChange, BackendEvent, BackendSpec, BackendState, KnownTools, StartTime, log_not_started,
@@ -146,7 +146,8 @@ impl Gateway {
             Start::Lazy | Start::Eager => StartTime::Now,
         };
         let spec = spec(name, &backend.transport, &backend.policy, &config.settings, known.era);
-        let spec = BackendSpec { start, known: known.tools, ..spec };
+        let secrets = secrets_in(&backend.transport, &config.secrets);
+        let spec = BackendSpec { start, secrets, known: known.tools, ..spec };
         let running = self.backends.start(spec);
         self.provide(name, &running, backend.policy.timeout);
         running

@@ -1,6 +1,9 @@
 //! From a configured server to a backend's spec, and to a fingerprint that its cached tools are kept under.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 use url::Url;
@@ -8,11 +11,11 @@ use url::Url;
 use super::backend_records::{KeyKind, KeyName};
 use toolgate_backends::{ApiSpec, BackendKind, BackendSpec, DocumentSource, LoginSpec, quoted};
 use toolgate_config::checked::{
-    BackendPolicy, BackendTransport, LoginSettings, OpenApi, ServerSandbox, Settings, SpecSource,
+    BackendPolicy, BackendTransport, LoginSettings, OpenApi, SecretValues, ServerSandbox, Settings, SpecSource,
 };
 use toolgate_config::values::{Allowed, LoginGrant, Secret, SecretPlace};
 use toolgate_mcp::client::auth::{AuthSettings, ClientRegistration, Endpoints, Grant, RegisteredClient, SecretText};
-use toolgate_mcp::client::{InheritedEnv, StdioSandbox};
+use toolgate_mcp::client::{InheritedEnv, Redactor, StdioSandbox};
 use toolgate_mcp::protocol::Era;
 use toolgate_secrets::{Preference, SecretStore};
 
@@ -40,6 +43,21 @@ pub(super) fn spec(
         era_hint: era,
         ..BackendSpec::new(name, kind(name, transport, settings))
     }
+}
+
+/// The secrets of the configuration that are in the command, the arguments or the URL of a server. Those of other servers are
+/// none of its own: when they change, it is not started again.
+pub(super) fn secrets_in(transport: &BackendTransport, secrets: &SecretValues) -> Redactor {
+    let texts: Vec<Cow<'_, str>> = match transport {
+        BackendTransport::Stdio(process) => {
+            let places = [process.command.as_os_str()].into_iter().chain(process.cwd.as_deref().map(Path::as_os_str));
+            let args = process.args.iter().map(|arg| Cow::Borrowed(arg.expose()));
+            places.map(OsStr::to_string_lossy).chain(args).collect()
+        }
+        BackendTransport::Http(remote) => vec![remote.url.url().as_str().into()],
+        BackendTransport::OpenApi(api) => vec![api.base.url().as_str().into()],
+    };
+    Redactor::default().and_values(secrets.iter().filter(|value| texts.iter().any(|text| text.contains(value))))
 }
 
 fn sandbox(settings: &ServerSandbox) -> StdioSandbox {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::http::HttpLink;
 use super::local::LocalLink;
+use super::redact::Redactor;
 use super::stdio::StdioLink;
 use crate::buffer::process_budget;
 use crate::client::inbox::Inbox;
@@ -22,6 +23,8 @@ pub struct Link {
     pub transport: Transport,
     /// Handles notifications and requests of the server.
     pub inbox: Arc<Inbox>,
+    /// Removes secrets from the errors of requests.
+    redactor: Redactor,
     ids: AtomicU64,
 }
 
@@ -39,7 +42,17 @@ pub enum Transport {
 impl Link {
     /// A connection over this transport.
     pub fn new(transport: Transport, inbox: Arc<Inbox>) -> Self {
-        Self { transport, inbox, ids: AtomicU64::new(1) }
+        let redactor = match &transport {
+            Transport::Http(link) => link.redactor().clone(),
+            Transport::Stdio(_) | Transport::Local(_) => Redactor::default(),
+        };
+        Self { transport, inbox, redactor, ids: AtomicU64::new(1) }
+    }
+
+    /// The same connection, whose errors show none of these secrets.
+    #[must_use]
+    pub fn redacting(self, redactor: Redactor) -> Self {
+        Self { redactor: self.redactor.and(redactor), ..self }
     }
 
     /// A request with a unique id.
@@ -55,15 +68,15 @@ impl Link {
 
     /// Sends a request and waits for its result. Dropping the future cancels the request at the server.
     pub(crate) async fn request(&self, request: OutgoingRequest) -> Result<JsonText, LinkError> {
-        match &self.transport {
+        let outcome = match &self.transport {
             Transport::Stdio(link) => link.request(request).await,
             Transport::Http(link) => Box::pin(link.request(request)).await,
-            Transport::Local(link) => {
-                let result = link.request(&request).await?.to_string();
-                let copy = JsonText::copied(&result, &request.budget);
+            Transport::Local(link) => link.request(&request).await.and_then(|result| {
+                let copy = JsonText::copied(&result.to_string(), &request.budget);
                 copy.map_err(|refused| LinkError::OverBudget { refused, sent: true })
-            }
-        }
+            }),
+        };
+        outcome.map_err(|error| error.redacted(&self.redactor))
     }
 
     /// The same for a result that is small by its nature: as a tree.
@@ -79,7 +92,7 @@ impl Link {
                 link.notify(message);
                 Ok(())
             }
-            Transport::Http(link) => link.tell(protocol, message).await,
+            Transport::Http(link) => link.tell(protocol, message).await.map_err(|error| error.redacted(&self.redactor)),
             // It takes no notification.
             Transport::Local(_) => Ok(()),
         }

@@ -20,7 +20,7 @@ mod list_cache;
 mod listening;
 mod local;
 mod questions;
-mod redact;
+pub(crate) mod redact;
 mod requests;
 mod session;
 mod stdio;

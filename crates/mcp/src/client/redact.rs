@@ -1,8 +1,9 @@
 //! Replaces configured secret values in text of a server before people or programs see it.
 //!
-//! A server's standard error and error bodies may repeat what it was started with: environment variables and headers. A
-//! value is replaced by its name in brackets, so that the text still says what it was. Short values are not replaced: `1`
-//! and `true` are not secrets, and every other word would be cut to pieces.
+//! A server's standard error, error replies and error bodies may repeat what it was started with: environment variables,
+//! headers, and secrets in its command, its arguments or its URL. A value is replaced by its name in brackets, so that the text
+//! still says what it was. Short values are not replaced: `1` and `true` are not secrets, and every other word would be cut to
+//! pieces.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,24 @@ impl Redactor {
                     .map(|part| (name.clone(), part.trim().to_owned())),
             );
         }
+        Self::of(secrets)
+    }
+
+    /// Replaces these values as well, which have no name.
+    #[must_use]
+    pub fn and_values<'a>(self, values: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut secrets = self.secrets;
+        secrets.extend(values.into_iter().map(|value| ("secret".to_owned(), value.to_owned())));
+        Self::of(secrets)
+    }
+
+    /// Replaces what another one replaces as well.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::of([self.secrets, other.secrets].concat())
+    }
+
+    fn of(mut secrets: Vec<(String, String)>) -> Self {
         secrets.retain(|(_, value)| value.len() >= MIN_SECRET_BYTES);
         secrets.sort_by(|one, other| other.1.len().cmp(&one.1.len()).then_with(|| one.cmp(other)));
         Self { secrets }
@@ -73,6 +92,13 @@ mod tests {
     #[test]
     fn a_value_that_contains_another_is_replaced_as_a_whole() {
         check(&[("A", "abcdef"), ("B", "abcdefghi")], "abcdefghi abcdef", "[B] [A]");
+    }
+
+    #[test]
+    fn a_value_without_a_name_is_replaced_too() {
+        let redactor =
+            Redactor::new(&[("TOKEN".to_owned(), "abcdefghi".to_owned())].into()).and_values(["defghi", "x"]);
+        assert_eq!(redactor.redact("abcdefghi defghi x"), "[TOKEN] [secret] x");
     }
 
     #[test]

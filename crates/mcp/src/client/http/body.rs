@@ -15,7 +15,7 @@ use crate::buffer::Buffer;
 use crate::client::inbox::Inbox;
 use crate::client::redact::Redactor;
 use crate::json_text::{JsonText, range_in};
-use crate::rpc::{self, Incoming, LinkError, Protocol, RpcError};
+use crate::rpc::{self, Incoming, LinkError, Protocol};
 use toolgate_wire::foreign_text::{one_line, stripped};
 
 /// The most bytes read, and the most characters shown, of an error body.
@@ -216,7 +216,7 @@ pub(super) async fn refusal(response: Response, redactor: &Redactor) -> LinkErro
     let bytes = match JsonText::read(bytes, permit) {
         Ok(text) => match rpc::classify(text.value()) {
             Incoming::Reply { outcome: Err(error), .. } if !is_about_credentials => {
-                return LinkError::Rejected(RpcError { message: redactor.redact(&error.message), ..error });
+                return LinkError::Rejected(error).redacted(redactor);
             }
             _ => text.into_parts().0.into_bytes(),
         },

@@ -107,6 +107,11 @@ impl HttpLink {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// Removes the values of its headers from what is shown.
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.inner.redactor
+    }
+
     /// Sends a request and waits for its result.
     pub(crate) async fn request(&self, mut request: OutgoingRequest) -> Result<JsonText, LinkError> {
         let text = request.encode().await?;

@@ -20,6 +20,7 @@ use super::sandbox::SandboxError;
 use super::sandbox::StdioSandbox;
 #[cfg(target_os = "linux")]
 use super::sandbox::{Cgroup, Confined, leads_home};
+use crate::client::redact::Redactor;
 
 /// How long a server may take to exit after its input was closed.
 const INPUT_CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
@@ -84,8 +85,10 @@ pub struct Launch {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Environment variables besides the inherited ones. Their values are removed from what is shown of its output.
+    /// Environment variables besides the inherited ones.
     pub env: BTreeMap<String, String>,
+    /// Removes secrets from what is shown of its output.
+    pub redactor: Redactor,
     /// What it inherits of the environment of this process.
     pub inherit: InheritedEnv,
     /// Its working directory; if absent that of this process, or its home in a sandbox.
@@ -355,6 +358,7 @@ mod tests {
             command: "sh".to_owned(),
             args: vec!["-c".to_owned(), script.to_owned()],
             env: BTreeMap::from([("OWN".to_owned(), "mine".to_owned())]),
+            redactor: Redactor::default(),
             inherit: InheritedEnv::Basic,
             cwd: None,
             sandbox: None,

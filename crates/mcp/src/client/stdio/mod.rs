@@ -26,7 +26,6 @@ use toolgate_wire::ByteBudget;
 use self::child::{Launched, ProcessGroup};
 use crate::buffer::{Overflow, process_budget};
 use crate::client::inbox::Inbox;
-use crate::client::redact::Redactor;
 use crate::framing::lines::{Line, Lines, id_in};
 use crate::json_text::{JsonText, NotJson, range_in};
 use crate::rpc::{self, Closing, Incoming, LinkError, OutgoingRequest, OutgoingText, PendingReplies};
@@ -72,7 +71,7 @@ impl StdioLink {
     /// Starts the child.
     pub fn start(launch: &Launch, inbox: Arc<Inbox>, tail: Arc<StderrTail>, limit: usize) -> std::io::Result<Self> {
         let Launched { group, stdin, stdout, stderr } = launch.start()?;
-        tail.begin(Redactor::new(&launch.env));
+        tail.begin(launch.redactor.clone());
         let pid = group.pid();
         let (outbox, lines) = mpsc::channel(MAX_QUEUED_LINES);
         let answers = outbox.downgrade();
