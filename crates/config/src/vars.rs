@@ -5,7 +5,7 @@
 //! `${keyring:NAME}` is a secret that `toolgate secret set NAME` kept.
 //! Also the VS Code and Cursor variables `${userHome}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
 //! `${pathSeparator}` and `${/}`. A default applies if the variable is unset or empty, as in a shell. Substitution is not
-//! recursive: variables inside a default or inside a variable's value are not substituted.
+//! recursive: a variable inside a default is an error, and one inside a variable's value is not substituted.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use toolgate_secrets::{Preference, SecretStore};
 
 use super::problem::Unset;
+use super::text::open_regular;
 
 /// Maximum size of a file of `${file:…}`, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
@@ -117,6 +118,8 @@ pub(crate) enum Missing {
     Unknown(String),
     /// `${` without `}`.
     Unclosed,
+    /// The default of this variable has a variable inside.
+    NestedDefault(String),
     /// The file of `${file:…}` cannot be read, and why.
     File(PathBuf, String),
     /// The secret of `${keyring:…}` is not set.
@@ -140,6 +143,9 @@ impl Missing {
             }
             Self::Unknown(name) => format!("${{{name}}} is not a supported variable"),
             Self::Unclosed => "unterminated variable: ${ without }".to_owned(),
+            Self::NestedDefault(name) => {
+                format!("the default of ${{{name}}} is a variable itself, which is not supported")
+            }
             Self::File(path, why) => format!("{}: {why}", path.display()),
             Self::NoSecret(name) => format!("the secret {name} is not set"),
             Self::Secret(why) => why.clone(),
@@ -154,7 +160,7 @@ impl Missing {
         match self {
             Self::Unset(name) => Some(Unset::Variable(name.clone())),
             Self::NoSecret(name) => Some(Unset::Secret(name.clone())),
-            Self::Input(_) | Self::Unknown(_) | Self::Unclosed | Self::Secret(_) => None,
+            Self::Input(_) | Self::Unknown(_) | Self::Unclosed | Self::NestedDefault(_) | Self::Secret(_) => None,
             Self::File(..) | Self::CommandsOff | Self::CommandNotRun | Self::Command(_) => None,
         }
     }
@@ -170,6 +176,7 @@ impl Missing {
                 format!("set an environment variable and write ${{{variable}}}")
             }
             Self::Unknown(_) | Self::Unclosed => "write $${ for a literal ${".to_owned(),
+            Self::NestedDefault(name) => format!("set {name}, or write one of the two variables alone"),
             Self::NoSecret(name) => format!("run: toolgate secret set {name}"),
             Self::Secret(_) => String::new(),
             Self::CommandsOff => "set toolgate.secrets.commands to true".to_owned(),
@@ -258,7 +265,7 @@ fn content(path: &str, env: &Env, folder: &Path, sources: &mut dyn Sources) -> R
     };
     sources.reads(&path);
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    let read = open_regular(&path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
     let fail = |why: String| Missing::File(path.clone(), why);
     read.map_err(|error| fail(format!("cannot read the file: {error}")))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
@@ -296,6 +303,9 @@ fn value(inside: &str, env: &Env, folder: &Path) -> Result<String, Missing> {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !plain {
         return Err(Missing::Unknown(inside.to_owned()));
+    }
+    if default.is_some_and(|default| default.contains("${")) {
+        return Err(Missing::NestedDefault(name.to_owned()));
     }
     match (env.var(name), default) {
         (Some(""), Some(default)) | (None, Some(default)) => Ok(default.to_owned()),
@@ -382,6 +392,25 @@ mod tests {
         assert!(missing[0].message().contains("none: cannot read the file"), "{missing:?}");
         std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
         assert!(filled("${file:big}").unwrap_err()[0].message().contains("larger"));
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
+        assert!(made.success());
+        let env = Env::new(None, "/");
+        let missing = fill("${file:pipe}", &env, folder.path(), &mut Echo::default()).unwrap_err();
+        assert!(missing[0].message().ends_with("pipe: cannot read the file: it is no regular file"), "{missing:?}");
+        let source = super::super::text::Source::open(&folder.path().join("pipe")).unwrap_err();
+        assert_eq!(source.message, "cannot read the file: it is no regular file");
+    }
+
+    #[test]
+    fn a_variable_inside_a_default_is_an_error() {
+        let nested = "the default of ${NO} is a variable itself, which is not supported";
+        check("${NO:-${A}}", Err(&[nested]));
+        check("${NO:-${keyring:K}}", Err(&[nested]));
     }
 
     #[test]

@@ -215,11 +215,12 @@ fn is(literal: json::Value<'_>, text: &str) -> bool {
     json::unquote(literal.text()) == text
 }
 
-/// The object or array that a text spells: a single number or word is more often an identifier than data.
+/// The object or array that a text spells: a single number or word is more often an identifier than data. One that is nested
+/// deeper than a program can read stays a text; a list around it is one level of that.
 fn spelled(text: &str) -> Option<&str> {
     let text = text.trim();
     let facts = text.starts_with(['{', '[']).then(|| json::check(text))??;
-    (!facts.lone_surrogates).then_some(text)
+    (!facts.lone_surrogates && facts.depth < json::scan::MAX_DEPTH as usize).then_some(text)
 }
 
 /// A list of several texts, each as it would be alone.
@@ -308,6 +309,21 @@ mod tests {
         for lone in ["42", "00501", "1e5", "true", "null", "\"quoted\"", "hello", "", "{not json}"] {
             check(text(lone), json!(lone));
         }
+    }
+
+    #[test]
+    fn a_text_that_is_nested_deeper_than_programs_read_stays_a_string() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        let is_text = |result: Value| {
+            let value = ToolResult::new(JsonText::of(&result)).into_value(Wrapping::Plain);
+            value.as_str().starts_with('"')
+        };
+        assert!(!is_text(text(&nested(999))));
+        assert!(is_text(text(&nested(1_000))) && is_text(text(&nested(100_000))));
+        let two =
+            json!({ "content": [{ "type": "text", "text": nested(999) }, { "type": "text", "text": nested(1_000) }] });
+        let list = ToolResult::new(JsonText::of(&two)).into_value(Wrapping::Plain);
+        assert_eq!(json::check(list.as_str()).map(|facts| facts.depth), Some(1_000));
     }
 
     #[test]

@@ -181,7 +181,9 @@ fn cut(body: &mut Vec<u8>) {
 
 fn reason(status: u16) -> &'static str {
     match status {
-        301 | 302 | 303 | 307 | 308 => " (a redirect to another place, which is not followed)",
+        301 | 302 | 303 | 307 | 308 => {
+            " (a redirect, which is followed only within the API and only for requests that read)"
+        }
         400 => " Bad Request",
         401 => " Unauthorized",
         403 => " Forbidden",

@@ -292,7 +292,11 @@ impl ObjectParts {
             return None;
         }
         if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
-            return self.collect(document, &document.parse_at(&pointer(reference).ok()?)?, depth + 1);
+            self.collect(document, &document.parse_at(&pointer(reference).ok()?)?, depth + 1)?;
+            // Before 3.1, what stands beside a reference is ignored.
+            if document.version != Version::V31 {
+                return Some(());
+            }
         }
         if !is_plain_object(keywords) {
             return None;

@@ -14,8 +14,8 @@ use toolgate_plan::{
 use toolgate_policy::Policy;
 use toolgate_typecheck::Unchecked;
 use toolgate_wire::{
-    CallErrorCode, CallState, CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome, Profile, Report,
-    Target, Warning,
+    CallErrorCode, CallRecord, CallState, CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome,
+    Profile, Report, Target, Warning,
 };
 
 use super::durable::{KeptHost, KeyedHost};
@@ -78,6 +78,7 @@ impl<'a> Attempt<'a> {
             (None, Profile::Compute | Profile::Snippet) => Box::pin(attempt.without_tools()).await,
         };
         report.warnings.extend(warnings.to_vec().into_iter().map(Warning::from));
+        report.warnings.extend(calls_under_way(&report));
         (attempt.with_verdicts(report), route)
     }
 
@@ -177,8 +178,10 @@ impl<'a> Attempt<'a> {
         let catalog = runner.bridge.catalog();
         let tools = attempt.reachable(&catalog);
         if let Plan::Script(script) = attempt.plan(tools) {
-            if runner.environment.types().is_none() && names_something(&script.program, tools) {
-                check.not_checked = Some(TypesNotChecked::NoChecker);
+            let is_unnamed = !names_something(&script.program, tools);
+            if is_unnamed || runner.environment.types().is_none() {
+                check.not_checked =
+                    Some(if is_unnamed { TypesNotChecked::NoNames } else { TypesNotChecked::NoChecker });
                 return Ok(check);
             }
             let typed = attempt.type_check(&script.program, tools, Some(within)).await;
@@ -571,6 +574,18 @@ fn stopped_by(preflight: &Preflight) -> Option<Failure> {
         hint: first.suggestion.clone(),
         ..Failure::new(Code::InvalidCode, message)
     })
+}
+
+/// A program that ended well did not wait for these calls, so that their effects are unknown.
+fn calls_under_way(report: &Report) -> Option<Warning> {
+    let is_open = |call: &&CallRecord| call.state == CallState::Unknown && call.error_code.is_none();
+    let subject = match report.value().ok().map(|_| report.calls.iter().filter(is_open).count())? {
+        0 => return None,
+        1 => "1 call was".to_owned(),
+        count => format!("{count} calls were"),
+    };
+    let advice = "await every call, several by `await Promise.all(…)`";
+    Some(Warning::Remark(format!("{subject} still under way when the program ended: {advice}")))
 }
 
 fn unchecked(why: Unchecked) -> Warning {

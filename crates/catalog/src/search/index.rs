@@ -32,6 +32,12 @@ const MAX_DESCRIPTION_WORDS: usize = 300;
 /// Maximum number of indexed words of a name, a title, a tag or a parameter.
 const MAX_NAME_WORDS: usize = 32;
 
+/// Bytes of different words that one backend may bring into the index, each with [`WORD_OVERHEAD`]: some 25,000 words, while 10,000
+/// tools of real servers have less than half of that. Memory and the search for similar words grow with them.
+const MAX_BACKEND_WORD_BYTES: usize = 1 << 20;
+/// What a word takes beside its letters, about.
+const WORD_OVERHEAD: usize = 32;
+
 /// A word or a synonym group, as a number.
 pub(super) type Term = u32;
 
@@ -115,6 +121,7 @@ impl Index {
         let mut first = 0;
         for (b, backend) in catalog.backends().iter().enumerate() {
             let related = RelatedTools::of(backend);
+            builder.word_room = MAX_BACKEND_WORD_BYTES;
             for (t, entry) in backend.tools().iter().enumerate() {
                 let tool = ToolRef { backend, entry };
                 builder.add_exact_names(tool);
@@ -163,6 +170,8 @@ struct Builder {
     groups: HashMap<usize, Term>,
     /// For each word as it is written, the number of indexed words that it is and the terms of them all.
     seen: HashMap<String, (f32, Vec<Term>)>,
+    /// Bytes of new words that the current backend may still add.
+    word_room: usize,
     positions: Vec<(usize, usize)>,
     resource_words: Vec<Vec<String>>,
     resources: Vec<usize>,
@@ -233,16 +242,20 @@ impl Builder {
             if room <= 0.0 {
                 break;
             }
-            let (count, terms) = self.terms_of(word);
+            let Some((count, terms)) = self.terms_of(word) else { continue };
             room -= count;
             document.length += count;
             document.frequencies.extend(terms.iter().map(|&term| (term, weight)));
         }
     }
 
-    fn terms_of(&mut self, plain: String) -> &(f32, Vec<Term>) {
+    /// The terms of a word; `None` for a new one for which its backend has no room left.
+    fn terms_of(&mut self, plain: String) -> Option<&(f32, Vec<Term>)> {
+        if !self.seen.contains_key(&plain) {
+            self.word_room = self.word_room.checked_sub(plain.len() + WORD_OVERHEAD)?;
+        }
         let (terms, groups) = (&mut self.terms, &mut self.groups);
-        self.seen.entry(plain).or_insert_with_key(|plain| {
+        let found = self.seen.entry(plain).or_insert_with_key(|plain| {
             let mut found = (0.0, Vec::new());
             for word in words_of(plain) {
                 for group in meaning::groups(&word) {
@@ -254,7 +267,8 @@ impl Builder {
                 found.0 += 1.0;
             }
             found
-        })
+        });
+        Some(found)
     }
 }
 

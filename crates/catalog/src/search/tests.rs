@@ -258,6 +258,23 @@ fn hostile_texts_and_queries_are_read_in_part() {
 }
 
 #[test]
+fn a_server_brings_a_bounded_number_of_words_and_takes_none_from_others() {
+    let described = |n: usize| {
+        let words: Vec<String> = (0..300).map(|word| format!("word{n}x{word}")).collect();
+        json!({ "name": format!("tool_{n}"), "description": words.join(" ") })
+    };
+    let hostile = listing("a_hostile", &[], (0..400).map(described).collect());
+    let catalog = Catalog::new(vec![hostile, listing("weather", &[], vec![json!({ "name": "forecast" })])]);
+    let index = index::Index::new(&catalog);
+    let most = 30_000;
+    assert!(index.terms.len() < most, "{} words", index.terms.len());
+    let hits = catalog.search("forcast", 1, None);
+    assert_eq!(hits.first().map(|hit| hit.tool.as_str()), Some("forecast"));
+    let hits = catalog.search("tool_399", 1, None);
+    assert_eq!(hits.first().map(|hit| hit.tool.as_str()), Some("tool_399"), "exact names are not bounded");
+}
+
+#[test]
 fn a_change_of_state_keeps_the_results() {
     let before = catalog();
     let after = before.with_state("files", BackendState::Failed { reason: "gone".into() });

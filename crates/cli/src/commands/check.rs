@@ -141,7 +141,7 @@ impl Checked {
 
 impl Problem {
     fn text(&self, label: &str, origin: &Origin, style: Style) -> String {
-        let mut text = format!("{label} {}", escape::text(&self.message));
+        let mut text = format!("{label} {}", escape::message(&self.message));
         if let Some(at) = self.position {
             text += &format!("\n  {} {}:{}:{}", style.faint("-->"), origin.name, at.line, at.column);
             if let Some(lines) = excerpt::excerpt(&origin.code, at) {
@@ -149,7 +149,7 @@ impl Problem {
             }
         }
         if let Some(suggestion) = &self.suggestion {
-            text += &format!("\n{} {}", style.strong("hint:"), escape::text(suggestion));
+            text += &format!("\n{} {}", style.strong("hint:"), escape::message(suggestion));
         }
         text
     }

@@ -106,7 +106,7 @@ fn again(args: &ReplayArgs, record: &Record, replayable: Replayable, name: Strin
     };
     match difference {
         Some(difference) if args.assert => {
-            error(&format!("the replay differs from the record: {}", escape::text(&difference)));
+            error(&format!("the replay differs from the record: {}", escape::message(&difference)));
             Ok(Exit::Failed)
         }
         _ if args.assert => Ok(Exit::Done),

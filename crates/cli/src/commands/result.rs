@@ -17,7 +17,7 @@ pub(crate) fn result(args: ResultArgs) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Err(fault) => {
-            error(&escape::text(&fault.to_string()));
+            error(&escape::message(&fault.to_string()));
             Ok(Exit::Failed)
         }
     }

@@ -153,7 +153,7 @@ fn print(tested: &[Tested], json: bool) -> anyhow::Result<Exit> {
             }
             Ok(Passed::Same) => out(format_args!("{} {name}", style.good("ok")))?,
             Ok(Passed::Updated) => out(format_args!("{} {name}", style.warn("updated")))?,
-            Err(error) => out(format_args!("{} {name}: {}", style.bad("FAILED"), escape::text(error)))?,
+            Err(error) => out(format_args!("{} {name}: {}", style.bad("FAILED"), escape::message(error)))?,
         }
     }
     if !json {

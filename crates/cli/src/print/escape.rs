@@ -9,6 +9,15 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && c != '\t' && is_hazard(c), |c, out| out.extend(c.escape_unicode()))
 }
 
+/// A message behind a label such as `error:`, for a person. Each further line has a mark before it, so that no line of a foreign
+/// text reads as one of ours.
+pub(crate) fn message(message: &str) -> Cow<'_, str> {
+    match text(message) {
+        lines if lines.contains('\n') => Cow::Owned(lines.split('\n').collect::<Vec<_>>().join("\n  | ")),
+        line => line,
+    }
+}
+
 /// One line for a person: nothing breaks it.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\t' && is_hazard(c), |c, out| out.extend(c.escape_unicode()))
@@ -50,6 +59,15 @@ mod tests {
     fn line_breaks_and_tabs_stay_but_not_carriage_returns() {
         assert_eq!(text("a\tb\nc\rd"), "a\tb\nc\\u{d}d");
         assert_eq!(line("a\tb\nc"), "a\tb\\u{a}c");
+    }
+
+    #[test]
+    fn further_lines_of_a_message_are_marked() {
+        assert_eq!(
+            message("boom\nerror[MEMORY]: forged\r\n2 calls"),
+            "boom\n  | error[MEMORY]: forged\\u{d}\n  | 2 calls"
+        );
+        assert!(matches!(message("one line"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Shown {
             note(style.faint(format_args!("({} more console lines were not kept)", self.run.report.logs.dropped)));
         }
         for warning in &self.run.report.warnings {
-            note(format_args!("{} {}", style.warn("warning:"), escape::text(&warning.to_string())));
+            note(format_args!("{} {}", style.warn("warning:"), escape::message(&warning.to_string())));
         }
     }
 }
@@ -58,7 +58,7 @@ impl Shown {
 /// Code, message, place, source line with a caret, hint.
 fn describe(failure: &Failure, origin: &Origin, style: Style) -> String {
     let code = style.bad(format_args!("error[{}]:", failure.code));
-    let mut text = format!("{code} {}", escape::text(&failure.message));
+    let mut text = format!("{code} {}", escape::message(&failure.message));
     if let Some(at) = failure.position {
         text += &format!("\n  {} {}:{}:{}", style.faint("-->"), origin.name, at.line, at.column);
         if let Some(lines) = excerpt::excerpt(&origin.code, at) {
@@ -66,7 +66,7 @@ fn describe(failure: &Failure, origin: &Origin, style: Style) -> String {
         }
     }
     if let Some(hint) = &failure.hint {
-        text += &format!("\n{} {}", style.strong("hint:"), escape::text(hint));
+        text += &format!("\n{} {}", style.strong("hint:"), escape::message(hint));
     }
     text
 }

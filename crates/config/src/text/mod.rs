@@ -62,6 +62,19 @@ pub struct Source {
     lines: Vec<usize>,
 }
 
+/// Opens a regular file. Anything else is refused: opening a pipe waits for its writer, and a device may have no end.
+pub(crate) fn open_regular(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no regular file"))
+}
+
 impl std::fmt::Debug for Source {
     // The text may hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,8 +91,7 @@ impl Source {
     /// Reads a file of at most `max` bytes.
     pub(crate) fn open_within(file: &Path, max: u64) -> Result<Self, Box<Problem>> {
         let mut bytes = Vec::new();
-        let opened = std::fs::File::open(file);
-        let read = opened.and_then(|open| open.take(max + 1).read_to_end(&mut bytes));
+        let read = open_regular(file).and_then(|open| open.take(max + 1).read_to_end(&mut bytes));
         read.map_err(|error| Box::new(Problem::of_file(file, format!("cannot read the file: {error}"))))?;
         if bytes.len() as u64 > max {
             let message = format!("the file is larger than {} MB", max / (1024 * 1024));

@@ -25,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         calls::waiting_for_a_turn_does_not_eat_the_calls_own_time,
         calls::what_must_go_wrong_stops_the_run_before_its_first_call,
         calls::what_may_go_wrong_is_a_warning,
+        calls::calls_under_way_at_the_end_are_a_warning,
         calls::an_unknown_tool_is_an_error_of_its_call,
         calls::a_loop_that_waits_for_the_clock_is_explained,
         calls::integers_of_a_call_as_json_keep_their_digits,
@@ -257,6 +258,20 @@ pub(crate) fn what_may_go_wrong_is_a_warning() {
     check("try { await shop.find({ query: 5 }) } catch {} return 1", "`query` must be a string, got a number");
     check("if (Date.now() < 0) await shop.find({ query: 5 }); return 1", "`query` must be a string, got a number");
     check("try { await shopp.find({}) } catch {} return 1", "`shopp` is not defined (Did you mean `shop`?)");
+}
+
+pub(crate) fn calls_under_way_at_the_end_are_a_warning() {
+    let chain =
+        chain(&json!({ "backends": { "shop": { "tools": [{ "name": "slow", "reply": 1, "delayMs": 60_000 }] } } }));
+    let check = |code: &str, warning: &str| {
+        let ran = run(&chain, asking(code)).report;
+        assert!(ran.warnings.iter().any(|one| one.to_string().starts_with(warning)), "{code}\n{:?}", ran.warnings);
+    };
+    check(
+        "[1, 2].forEach(async () => { await shop.slow({}) }); return 1",
+        "2 calls were still under way when the program",
+    );
+    check("const all = [1].map(() => shop.slow({})); return all.length", "1 call was still under way when the program");
 }
 
 pub(crate) fn an_unknown_tool_is_an_error_of_its_call() {

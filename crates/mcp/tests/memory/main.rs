@@ -55,6 +55,7 @@ async fn stdio(script: String) -> McpSession {
         inherit: InheritedEnv::Basic,
         cwd: None,
         sandbox: None,
+        redactor: Default::default(),
     };
     let link = StdioLink::start(&launch, Arc::clone(&inbox), Arc::default(), MAX_MESSAGE).unwrap();
     session(Transport::Stdio(link), inbox).await

@@ -79,6 +79,24 @@ fn schemas_of_3_1_keep_what_stands_beside_a_reference() {
 }
 
 #[test]
+fn a_body_of_3_1_has_what_stands_beside_its_reference() {
+    let names = |version: &str| {
+        let document = json!({
+            "openapi": version,
+            "paths": {"/x": {"post": {"operationId": "x", "requestBody": {"required": true, "content": {"application/json": {"schema": {
+                "$ref": "#/components/schemas/Pet", "properties": {"extra": {"type": "string"}}, "required": ["extra"],
+            }}}}}}},
+            "components": {"schemas": {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}},
+        });
+        let schema = tool(&load(&document.to_string()), "x")["inputSchema"].clone();
+        let described: Vec<String> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+        (described, schema["required"].clone())
+    };
+    assert_eq!(names("3.1.0"), (vec!["extra".to_owned(), "name".to_owned()], json!(["name", "extra"])));
+    assert_eq!(names("3.0.3"), (vec!["name".to_owned()], json!(["name"])));
+}
+
+#[test]
 fn a_parent_with_a_discriminator_is_any_of_its_children() {
     let schema = schema_of(r##"{"$ref":"#/components/schemas/Animal"}"##, "3.0.3");
     assert_eq!(schema["properties"]["p"], json!({"$ref": "#/$defs/Animal_any"}));

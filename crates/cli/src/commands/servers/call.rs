@@ -54,7 +54,7 @@ pub(crate) fn call(args: &CallArgs) -> anyhow::Result<Exit> {
                 if args.json {
                     print_failure(failure.code.as_str(), &failure.message)?;
                 }
-                error(&format!("{}: {}", escape::line(failure.code.as_str()), escape::text(&failure.message)));
+                error(&format!("{}: {}", escape::line(failure.code.as_str()), escape::message(&failure.message)));
                 return Ok(Exit::Failed);
             }
         }
