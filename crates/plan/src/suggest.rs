@@ -109,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn another_spelling_is_one_letter_apart_or_written_otherwise() {
+        let keys = ["created_at", "state", "id"];
+        for (name, key) in [("createdAt", "created_at"), ("stat", "state"), ("satte", "state"), ("states", "state")] {
+            assert_eq!(respelt(name, keys), Some(key), "{name}");
+        }
+        for name in ["status", "created", "ids", "draft"] {
+            assert_eq!(respelt(name, keys), None, "{name}");
+        }
+    }
+
+    #[test]
     fn nothing_near_gives_nothing() {
         check("zzz", &[]);
         check("", &[]);
