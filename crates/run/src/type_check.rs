@@ -151,7 +151,7 @@ impl TypeVerdict {
 pub struct ProgramCheck {
     /// The calls that it would make, and what is wrong with it.
     pub preflight: Preflight,
-    /// Why its types were not checked. `None` also for a program that names no tool and no function.
+    /// Why its types were not checked.
     pub not_checked: Option<TypesNotChecked>,
 }
 
@@ -161,6 +161,9 @@ pub enum TypesNotChecked {
     /// There is no checker.
     #[error("there is no TypeScript 7 to check them with; `toolgate doctor` says what is missing")]
     NoChecker,
+    /// The program has nothing that is declared.
+    #[error("no tool and no function is named in it")]
+    NoNames,
     /// The checker gave no answer.
     #[error("{0}")]
     NoAnswer(Unchecked),
