@@ -21,6 +21,7 @@ use super::refusal::{Refusal, Shown};
 use super::resource_server::TokenRefusal;
 use super::server::UnixPeer;
 use super::service::AdmissionRules;
+use super::stream_right::StreamRight;
 use super::{Caller, HttpService};
 use toolgate_config::values::MetricsAccess;
 
@@ -107,14 +108,15 @@ fn preflight() -> Response {
 
 /// Middleware: admits a request by its key or token, as often as the key's rate allows, and adds the [`Caller`](crate::Caller) to it.
 pub(super) async fn check_key(State(service): State<HttpService>, mut request: Request, next: Next) -> Response {
-    let caller = match authenticate(&service, Peer::of(request.extensions()), request.headers()).await {
-        Ok(caller) => caller,
+    let right = match authenticate(&service, Peer::of(request.extensions()), request.headers()).await {
+        Ok(right) => right,
         Err(refusal) => return refused(&service, refusal),
     };
-    if let Err(refusal) = service.rates().take(&caller, Instant::now()) {
+    if let Err(refusal) = service.rates().take(&right.caller, Instant::now()) {
         return refusal.into_response();
     }
-    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(right.caller.clone());
+    request.extensions_mut().insert(right);
     next.run(request).await
 }
 
@@ -157,7 +159,7 @@ async fn metrics_reader(service: &HttpService, peer: Peer, headers: &HeaderMap) 
             Ok(MetricsReader::Anyone)
         }
         MetricsAccess::Callers => {
-            let caller = authenticate(service, peer, headers).await?;
+            let StreamRight { caller, .. } = authenticate(service, peer, headers).await?;
             service.rates().take(&caller, Instant::now())?;
             Ok(MetricsReader::Caller(caller))
         }
@@ -177,15 +179,17 @@ async fn count_wrong_key(service: &HttpService, peer: Peer, presented: &str) {
 }
 
 /// The caller of a request, by its key or token, or by a session of the page.
-async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) -> Result<Caller, Refusal> {
+async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) -> Result<StreamRight, Refusal> {
     if !service.rules().requires_credentials(peer) {
-        return Ok(Caller::Local);
+        return Ok(StreamRight { caller: Caller::Local, session: None });
     }
     if !headers.contains_key(header::AUTHORIZATION) {
-        let session = service.page_sessions().caller(headers, &service.rules(), Instant::now())?;
-        return session.ok_or(Refusal::Unauthorised);
+        let signed_in = service.page_sessions().signed_in(headers, &service.rules(), Instant::now())?;
+        let (caller, session) = signed_in.ok_or(Refusal::Unauthorised)?;
+        return Ok(StreamRight { caller, session: Some(session) });
     }
-    holder(service, peer, bearer(headers).ok_or(Refusal::Unauthorised)?).await
+    let caller = holder(service, peer, bearer(headers).ok_or(Refusal::Unauthorised)?).await?;
+    Ok(StreamRight { caller, session: None })
 }
 
 /// The caller with this key or token. A wrong one counts as a failure of its address.

@@ -25,6 +25,7 @@ use super::messages::durable::{
 };
 use super::refusal::Refusal;
 use super::run::{ProgramFields, answer, named};
+use super::stream_right::StreamRight;
 use super::{Caller, HttpService};
 
 /// The header that makes a repeated request the same request.
@@ -137,11 +138,11 @@ pub(super) async fn abort(
 /// What happens in a run, as server-sent events. `Last-Event-ID` goes on behind an event that was received.
 pub(super) async fn events(
     State(service): State<HttpService>,
-    Extension(caller): Extension<Caller>,
+    Extension(right): Extension<StreamRight>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let (runs, id) = (service.runs().await?, checked(id)?);
+    let (runs, id, caller) = (service.runs().await?, checked(id)?, right.caller.clone());
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()).and_then(|last| last.parse().ok());
     let from = last.map_or(0, |last: u64| last.saturating_add(1));
     // Refused before the stream begins where there is no such run.
@@ -149,7 +150,13 @@ pub(super) async fn events(
     let permit = service.waiter_permit()?;
     let shutdown = service.shutdown().begin.clone();
     let watch = Watch { runs, id, caller: caller.name().to_owned(), from, sent: None, is_over: false, _permit: permit };
-    let events = stream::unfold(watch, Watch::next).flat_map(stream::iter).take_until(shutdown.cancelled_owned());
+    let over = async move {
+        tokio::select! {
+            () = shutdown.cancelled_owned() => {}
+            () = right.lost(service) => {}
+        }
+    };
+    let events = stream::unfold(watch, Watch::next).flat_map(stream::iter).take_until(over);
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 

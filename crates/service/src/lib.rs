@@ -27,7 +27,7 @@
 //! - `service`: [`HttpService`], its routes and limits; [`Shutdown`]: how it is stopped
 //! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
-//! - `admission`, `caller`, `local_token`, `resource_server` with `issuer_keys`, `failed_keys`: who may send requests; `refusal`: every error response
+//! - `admission`, `caller`, `local_token`, `resource_server` with `issuer_keys`, `failed_keys`: who may send requests; `stream_right`: until when a stream of theirs lasts; `refusal`: every error response
 //! - `body`, `messages`, `limits`, `trace`: requests and replies; `measured_json`: replies counted before they are written
 //! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //! - `inspect`: the routes that people look at; `page`: the page in the browser and who is signed in to it
@@ -60,6 +60,7 @@ mod run;
 mod server;
 mod service;
 mod status;
+mod stream_right;
 mod trace;
 mod websocket;
 

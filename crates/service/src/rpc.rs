@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ring::digest::{SHA256, digest};
 use serde_json::value::RawValue;
 
 use super::admission::Peer;
@@ -21,7 +22,7 @@ use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
 use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
 use super::{Caller, HttpService, trace};
-use crate::rpc_sessions::{ExecutionId, SessionGrant, SessionTtl};
+use crate::rpc_sessions::{ExecutionId, SessionGrant, SessionOwner, SessionTtl};
 use toolgate_functions::{CallContext, FunctionAnswer};
 
 const DEFAULT_TTL_MS: u64 = 5 * 60 * 1000;
@@ -44,7 +45,7 @@ pub(super) async fn open(
     let functions = named(&service.runner().functions(&caller.scope()), &names, "/functions")?.names();
     let ttl = SessionTtl::new(Duration::from_millis(request.ttl_ms.map_or(DEFAULT_TTL_MS, |ms| ms.0)));
     let ttl = ttl.map_err(|fault| Refusal::field("/ttlMs", fault.to_string()))?;
-    let opened = service.sessions().open(caller.name(), functions, ttl).await?;
+    let opened = service.sessions().open(owner_of(&caller), functions, ttl).await?;
     let reply = SessionReply {
         url: address(&service, &headers, &opened.execution_id),
         execution_id: opened.execution_id.to_string(),
@@ -112,7 +113,19 @@ pub(super) async fn call(
     answer(service.budget(), &reply)
 }
 
-/// The session's grant, if the key that opened the session still exists.
+/// The owner of a session that this caller opens. The record in the store has neither a key nor its hash.
+fn owner_of(caller: &Caller) -> SessionOwner {
+    let key = match caller {
+        Caller::Key(key) => {
+            let digest = digest(&SHA256, key.hash.digest().as_slice());
+            Some(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+        }
+        Caller::Local | Caller::Token(_) => None,
+    };
+    SessionOwner { name: caller.name().to_owned(), key }
+}
+
+/// The session's grant, if the key that opened the session still exists and is the same one.
 async fn authorise(
     service: &HttpService,
     id: &str,
@@ -120,7 +133,8 @@ async fn authorise(
     function: &str,
 ) -> Result<(SessionGrant, Caller), Refusal> {
     let grant = service.sessions().authorise(id, token, function).await?;
-    let caller = service.rules().keys.named(&grant.owner).ok_or(Refusal::UnauthorisedInSession)?;
+    let caller = service.rules().keys.named(&grant.owner.name).filter(|caller| owner_of(caller) == grant.owner);
+    let caller = caller.ok_or(Refusal::UnauthorisedInSession)?;
     Ok((grant, caller))
 }
 

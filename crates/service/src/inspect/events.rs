@@ -3,11 +3,10 @@
 //!
 //! Events name what changed and carry at most one line of the list of runs; a reader asks the other routes for the rest.
 //! The number of open streams is bounded. A reader that falls behind is told to start over (`lagged`) instead of being
-//! buffered for. A stream ends when its caller has no right to it any more, or the service shuts down.
+//! buffered for. A stream ends when its caller has no right to it any more (a sign-out included), or the service shuts down.
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
@@ -24,22 +23,22 @@ use toolgate_wire::CallerScope;
 
 use super::query::Query;
 use super::run_log::RunLine;
+use crate::HttpService;
 use crate::refusal::Refusal;
-use crate::{Caller, HttpService};
+use crate::stream_right::{LOOK_INTERVAL, StreamRight};
 
 /// Streams at one time.
 pub(crate) const MAX_STREAMS: usize = 128;
-/// How often a silent stream says that it is alive, and the caller is looked up again.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 struct Stream {
     service: HttpService,
-    caller: Caller,
+    right: StreamRight,
     runs: broadcast::Receiver<Arc<RunLine>>,
     changes: Option<broadcast::Receiver<ChangeNotice>>,
     changed_tools: Option<broadcast::Receiver<ToolChangeNotice>>,
     widened: Option<broadcast::Receiver<WidenedType>>,
     durable: broadcast::Receiver<()>,
+    /// How often a silent stream says that it is alive, and its caller is looked up again.
     pulse: tokio::time::Interval,
     began: bool,
     _permit: OwnedSemaphorePermit,
@@ -47,7 +46,7 @@ struct Stream {
 
 pub(crate) async fn stream(
     State(service): State<HttpService>,
-    Extension(caller): Extension<Caller>,
+    Extension(right): Extension<StreamRight>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     Query::parse(&query.unwrap_or_default(), &[])?;
@@ -58,11 +57,11 @@ pub(crate) async fn stream(
         changes: service.gateway().map(|gateway| gateway.changes()),
         changed_tools: service.gateway().map(|gateway| gateway.changed_tools()),
         widened: service.gateway().and_then(|gateway| gateway.widened_types()),
-        pulse: tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL),
+        pulse: tokio::time::interval_at(tokio::time::Instant::now() + LOOK_INTERVAL, LOOK_INTERVAL),
         began: false,
         _permit: service.event_permit().ok_or_else(busy)?,
         service,
-        caller,
+        right,
     };
     let events = stream::unfold(stream, |mut stream| async {
         let event = stream.next().await?;
@@ -80,7 +79,7 @@ impl Stream {
             self.began = true;
             return Some(event("begin", json!({})));
         }
-        let scope = self.caller.scope();
+        let scope = self.right.caller.scope();
         loop {
             tokio::select! {
                 run = self.runs.recv() => match run {
@@ -116,24 +115,11 @@ impl Stream {
                     Err(RecvError::Closed) => self.widened = None,
                 },
                 _ = self.pulse.tick() => {
-                    return self.caller_remains().then(|| Event::default().comment("alive"));
+                    return self.right.is_known(&self.service).then(|| Event::default().comment("alive"));
                 }
+                () = self.right.session_ended() => return None,
                 () = self.service.shutdown().begin.cancelled() => return None,
             }
-        }
-    }
-
-    /// Whether the rules still know the caller.
-    fn caller_remains(&self) -> bool {
-        let rules = self.service.rules();
-        match &self.caller {
-            Caller::Local => rules.keys.is_empty(),
-            Caller::Key(key) => {
-                let now = rules.keys.named(&key.name);
-                now.is_some_and(|now| matches!(now, Caller::Key(now) if now == *key))
-            }
-            // A token cannot be looked at again: its holder connects anew.
-            Caller::Token(_) => false,
         }
     }
 }

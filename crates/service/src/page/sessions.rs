@@ -5,12 +5,14 @@
 //! forged requests. It is asked for on reads too, since browsers send cookies to every port of a host: another server
 //! on this machine that gets the cookie can do nothing with it.
 //!
-//! Sessions are in memory, bounded in number and time, and end when the key that they began with is removed or replaced.
+//! Sessions are in memory, bounded in number and time, and end when the key that they began with is removed or replaced. The
+//! streams that a session has opened end with it.
 
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderName, header};
 use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Caller;
 use crate::refusal::Refusal;
@@ -53,6 +55,26 @@ struct PageSession {
     csrf: TokenHash,
     owner: Owner,
     expires: Instant,
+    removed: CancellationToken,
+    /// Cancels it whenever the session is removed, whatever for.
+    _cancel: DropGuard,
+}
+
+/// The end of a session, for streams that it has opened.
+#[derive(Debug, Clone)]
+pub(crate) struct PageSessionEnd {
+    removed: CancellationToken,
+    expires: Instant,
+}
+
+impl PageSessionEnd {
+    /// Waits until the session has ended.
+    pub(crate) async fn wait(&self) {
+        tokio::select! {
+            () = self.removed.cancelled() => {}
+            () = tokio::time::sleep_until(self.expires.into()) => {}
+        }
+    }
 }
 
 struct Link {
@@ -105,11 +127,14 @@ impl PageSessions {
     pub(super) fn begin(&self, caller: &Caller, now: Instant) -> Result<NewSession, Refusal> {
         let owner = Owner::of(caller)?;
         let new = NewSession { cookie: Token::random()?, csrf: Token::random()? };
+        let removed = CancellationToken::new();
         let session = PageSession {
             cookie: TokenHash::of(new.cookie.reveal()),
             csrf: TokenHash::of(new.csrf.reveal()),
             owner,
             expires: now + SESSION_TIME,
+            _cancel: removed.clone().drop_guard(),
+            removed,
         };
         let sessions = &mut self.0.lock().sessions;
         sessions.retain(|session| session.expires > now);
@@ -157,6 +182,16 @@ impl PageSessions {
         rules: &AdmissionRules,
         now: Instant,
     ) -> Result<Option<Caller>, Refusal> {
+        Ok(self.signed_in(headers, rules, now)?.map(|(caller, _)| caller))
+    }
+
+    /// The same with the end of the session.
+    pub(crate) fn signed_in(
+        &self,
+        headers: &HeaderMap,
+        rules: &AdmissionRules,
+        now: Instant,
+    ) -> Result<Option<(Caller, PageSessionEnd)>, Refusal> {
         // Browsers let a page of any origin open a WebSocket with cookies, and headers cannot be added to it.
         if headers.contains_key(header::UPGRADE) {
             return Ok(None);
@@ -170,7 +205,10 @@ impl PageSessions {
         let Some(caller) = session.owner.now(rules) else { return Ok(None) };
         let presented = headers.get(CSRF_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
         match session.csrf.matches(&TokenHash::of(presented)) {
-            true => Ok(Some(caller)),
+            true => {
+                let end = PageSessionEnd { removed: session.removed.clone(), expires: session.expires };
+                Ok(Some((caller, end)))
+            }
             false => Err(Refusal::NoPageToken),
         }
     }

@@ -80,7 +80,8 @@ mod tests {
     }
 
     fn record(expires_at: u64) -> SessionRecord {
-        SessionRecord { token_hash: TokenHash::of("t"), expires_at, functions: vec![], owner: String::new() }
+        let token_hash = TokenHash::of("t");
+        SessionRecord { token_hash, expires_at, functions: vec![], owner: String::new(), owner_key: None }
     }
 
     #[test]

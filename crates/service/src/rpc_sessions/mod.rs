@@ -15,7 +15,7 @@ mod sessions;
 pub use clock::{Clock, SystemClock};
 pub use id::{ExecutionId, Token, TokenHash};
 pub use memory::MemorySessionStore;
-pub use record::SessionRecord;
+pub use record::{SessionOwner, SessionRecord};
 pub use redis::{BadRedisUrl, RedisStore};
 pub use sessions::{AuthoriseError, BadTtl, Opened, RpcSessions, SessionGrant, SessionTtl};
 

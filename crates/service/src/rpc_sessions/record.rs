@@ -17,4 +17,16 @@ pub struct SessionRecord {
     pub functions: Vec<String>,
     /// The caller that opened it; only this caller may revoke it.
     pub owner: String,
+    /// The digest of the hash of the caller's key at that time. A record of a version that did not write it is that of no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_key: Option<String>,
+}
+
+/// The caller that a session acts for, as it was when the session was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOwner {
+    /// The name of its key; empty for the user of this machine.
+    pub name: String,
+    /// Another one for another key of that name; none for the user of this machine.
+    pub key: Option<String>,
 }

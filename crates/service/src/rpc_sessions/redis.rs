@@ -8,17 +8,21 @@ use super::{ExecutionId, SessionRecord, SessionStore, SessionStoreError, Session
 use parking_lot::Mutex;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, FromRedisValue, RedisError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PREFIX: &str = "sandbox:session:";
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+/// The least time between two log lines about failed commands.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Stores sessions in Redis.
 pub struct RedisStore {
     client: Client,
     time: Duration,
     connection: Mutex<Connection>,
+    /// When a failed command was logged last.
+    warned: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
@@ -45,7 +49,12 @@ impl RedisStore {
         let bad = |error: RedisError| BadRedisUrl(format!("{:?}", error.kind()));
         let client = Client::open(url).map_err(bad)?;
         let manager = manager(&client, time).map_err(bad)?;
-        Ok(Self { client, time, connection: Mutex::new(Connection { generation: 0, manager }) })
+        Ok(Self {
+            client,
+            time,
+            connection: Mutex::new(Connection { generation: 0, manager }),
+            warned: Mutex::default(),
+        })
     }
 
     async fn run<T: FromRedisValue>(&self, command: Cmd) -> Result<T, SessionStoreError> {
@@ -59,13 +68,22 @@ impl RedisStore {
         };
         match tokio::time::timeout(self.time, tries).await {
             Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => tracing::warn!(%error, "a Redis command failed"),
+            Ok(Err(error)) => self.warn(|| tracing::warn!(%error, "a Redis command failed")),
             Err(_) => {
-                tracing::warn!(time_ms = self.time.as_millis(), "a Redis command timed out");
+                self.warn(|| tracing::warn!(time_ms = self.time.as_millis(), "a Redis command timed out"));
                 self.replace(connection.generation);
             }
         }
         Err(SessionStoreError::Unavailable { retry_after: RETRY_AFTER })
+    }
+
+    /// Writes a line, unless there was one a short time ago: `/readyz` needs no key, and each request is a command.
+    fn warn(&self, line: impl FnOnce()) {
+        let mut warned = self.warned.lock();
+        if warned.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+            *warned = Some(Instant::now());
+            line();
+        }
     }
 
     fn connection(&self) -> Connection {

@@ -3,7 +3,7 @@
 //! A refusal does not help to guess: an unknown id, a wrong token, an expired session and a function that was not granted take
 //! the same steps (one lookup, one hash, one comparison) and get the same error. Functions are not called here.
 
-use super::{Clock, ExecutionId, SessionRecord, SessionStore, SessionStoreError, Token, TokenHash};
+use super::{Clock, ExecutionId, SessionOwner, SessionRecord, SessionStore, SessionStoreError, Token, TokenHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub struct SessionGrant {
     pub execution_id: ExecutionId,
     /// The function's name.
     pub function: String,
-    /// Who opened the session.
-    pub owner: String,
+    /// Who opened the session. Its key may have been replaced since.
+    pub owner: SessionOwner,
     /// When the session ends, in milliseconds since 1970.
     pub expires_at: u64,
 }
@@ -93,15 +93,16 @@ impl RpcSessions {
     /// Opens a session for `owner` that grants these functions.
     pub async fn open(
         &self,
-        owner: &str,
+        owner: SessionOwner,
         functions: Vec<String>,
         ttl: SessionTtl,
     ) -> Result<Opened, SessionStoreError> {
         let (execution_id, token) = (ExecutionId::random()?, Token::random()?);
         let now = self.clock.now_ms();
         let expires_at = now.saturating_add(ttl.0.as_millis().try_into().unwrap_or(u64::MAX));
-        let record =
-            SessionRecord { token_hash: TokenHash::of(token.reveal()), expires_at, functions, owner: owner.to_owned() };
+        let SessionOwner { name: owner, key: owner_key } = owner;
+        let token_hash = TokenHash::of(token.reveal());
+        let record = SessionRecord { token_hash, expires_at, functions, owner, owner_key };
         self.note(&execution_id, now, expires_at)?;
         self.store.put(&execution_id, &record, ttl.0).await?;
         // The shutdown may have removed all sessions while the store was writing this one.
@@ -137,9 +138,10 @@ impl RpcSessions {
         let same = stored.matches(&presented);
         let now = self.clock.now_ms();
         match record {
-            Some(SessionRecord { expires_at, functions, owner, .. })
+            Some(SessionRecord { expires_at, functions, owner, owner_key, .. })
                 if same && parsed.is_some() && expires_at > now && functions.iter().any(|name| name == function) =>
             {
+                let owner = SessionOwner { name: owner, key: owner_key };
                 Ok(SessionGrant { execution_id, function: function.to_owned(), owner, expires_at })
             }
             Some(_) | None => Err(AuthoriseError::Refused),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
+use toolgate_config::checked::Key;
 use toolgate_service::AdmissionRules;
 use toolgate_service::rpc_sessions::{Clock, MemorySessionStore, RpcSessions};
 
@@ -17,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         every_refused_call_gets_the_same_answer,
         an_ended_session_is_refused,
         a_session_ends_with_the_key_that_opened_it,
+        a_session_ends_when_its_key_is_replaced,
         a_session_grants_no_more_than_its_key,
         calls_count_against_the_keys_rate,
         a_session_that_ends_while_the_body_is_sent_is_refused,
@@ -160,6 +162,21 @@ async fn a_session_ends_with_the_key_that_opened_it() {
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
     server.service.change(AdmissionRules::new(http(vec![]), None));
     assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
+}
+
+async fn a_session_ends_when_its_key_is_replaced() {
+    let server = start(Setup { http: http(vec![key("one"), key("two")]), ..Setup::default() }).await;
+    let (session, other) =
+        (open_as(&server, "one-key", json!(["add"])).await, open_as(&server, "two-key", json!(["add"])).await);
+    let body = r#"{"args": [1, 2]}"#;
+    let mut changed = key("two");
+    changed.rate = rate("100/s");
+    let replaced = Key { name: "one".to_owned(), ..key("new") };
+    server.service.change(AdmissionRules::new(http(vec![replaced, changed]), None));
+    assert_eq!(call(&server, &session, "add", body).await.refusal(), "401 UNAUTHORIZED");
+    assert_eq!(call(&server, &other, "add", body).await.status, 200, "other rights are no other key");
+    let again = open_as(&server, "new-key", json!(["add"])).await;
+    assert_eq!(call(&server, &again, "add", body).await.status, 200);
 }
 
 async fn a_session_grants_no_more_than_its_key() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use toolgate_service::rpc_sessions::{
-    AuthoriseError, Clock, MemorySessionStore, Opened, RpcSessions, SessionStoreError, SessionTtl,
+    AuthoriseError, Clock, MemorySessionStore, Opened, RpcSessions, SessionOwner, SessionStoreError, SessionTtl,
 };
 
 /// A clock that a test moves.
@@ -31,8 +31,12 @@ pub(crate) fn minute() -> SessionTtl {
     SessionTtl::new(Duration::from_secs(60)).expect("in range")
 }
 
+pub(crate) fn alice() -> SessionOwner {
+    SessionOwner { name: "alice".to_owned(), key: Some("of her key".to_owned()) }
+}
+
 pub(crate) async fn opened(sessions: &RpcSessions) -> Opened {
-    sessions.open("alice", vec!["add".into(), "api.list".into()], minute()).await.expect("opened")
+    sessions.open(alice(), vec!["add".into(), "api.list".into()], minute()).await.expect("opened")
 }
 
 pub(crate) async fn check(sessions: &RpcSessions, session: &Opened, function: &str, expected: &str) {
@@ -41,7 +45,7 @@ pub(crate) async fn check(sessions: &RpcSessions, session: &Opened, function: &s
 
 async fn check_parts(sessions: &RpcSessions, id: &str, token: &str, function: &str, expected: &str) {
     let found = match sessions.authorise(id, token, function).await {
-        Ok(grant) => format!("{} for {}", grant.function, grant.owner),
+        Ok(grant) => format!("{} for {}", grant.function, grant.owner.name),
         Err(AuthoriseError::Refused) => "refused".to_owned(),
         Err(AuthoriseError::Store(error)) => error.to_string(),
     };
@@ -125,7 +129,7 @@ async fn after_the_shutdown_no_session_is_open_and_none_can_be_opened() {
     let session = opened(&sessions).await;
     sessions.close().await.expect("closed");
     check(&sessions, &session, "add", "refused").await;
-    let late = sessions.open("alice", vec![], minute()).await;
+    let late = sessions.open(alice(), vec![], minute()).await;
     assert_eq!(late.map(|_| ()), Err(SessionStoreError::Closed));
     sessions.close().await.expect("closing twice is harmless");
 }

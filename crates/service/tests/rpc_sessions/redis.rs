@@ -1,6 +1,6 @@
 //! The same sessions through a real Redis, and without it.
 
-use crate::memory::{check, minute, opened};
+use crate::memory::{alice, check, minute, opened};
 use crate::redis_server::Redis;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ async fn a_lost_redis_is_a_fast_error_and_its_return_is_noticed() {
     let port = redis.kill().await;
     let start = Instant::now();
     check(&sessions, &before, "add", UNAVAILABLE).await;
-    let Err(SessionStoreError::Unavailable { retry_after }) = sessions.open("alice", vec![], minute()).await else {
+    let Err(SessionStoreError::Unavailable { retry_after }) = sessions.open(alice(), vec![], minute()).await else {
         panic!("the store is gone")
     };
     assert!(!retry_after.is_zero());
@@ -175,7 +175,7 @@ async fn a_server_that_never_greets_is_a_fast_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let sessions = sessions_at(&format!("redis://{}/", listener.local_addr().expect("an address"))).await;
     let start = Instant::now();
-    let hung = sessions.open("alice", vec![], minute()).await;
+    let hung = sessions.open(alice(), vec![], minute()).await;
     assert!(matches!(hung, Err(SessionStoreError::Unavailable { .. })), "{hung:?}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
