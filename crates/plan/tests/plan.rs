@@ -139,6 +139,7 @@ fn plain_json_is_a_direct_call() {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         format!("{{\"tool\": \"db.find\", \"arguments\": {{\"q\": {open}{close}}}}}")
     };
+    check(" \n", "fault: There is no program: the text is empty");
     check(&nested(126), "fault: The call is nested deeper than 127 levels");
     check(&nested(900), "fault: The call is nested deeper than 127 levels");
     assert!(matches!(plan(&nested(125), &Catalog), Plan::Direct(_)));
@@ -180,7 +181,6 @@ fn questions_about_tools_need_no_engine() {
 #[test]
 fn every_doubt_is_a_script() {
     for source in [
-        "",
         "Math.max(5)",
         "Math.max({})",
         "globalThis.Math.max({})",
