@@ -145,8 +145,8 @@ fn refused(service: &HttpService, refusal: Refusal) -> Response {
 async fn metrics_reader(service: &HttpService, peer: Peer, headers: &HeaderMap) -> Result<MetricsReader, Refusal> {
     let presented = bearer(headers);
     if let Some(presented) = presented.filter(|_| service.rules().metrics.has_key()) {
-        // A guesser waits here as at every other path.
-        service.failed_keys().wait(peer.address()).await?;
+        // Guesses are bounded here as at every other path; a wrong one is counted below.
+        let _comparison = service.failed_keys().begin(peer.address())?;
         if service.rules().metrics.opens(presented) {
             return Ok(MetricsReader::Key);
         }
@@ -194,22 +194,19 @@ async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) ->
 
 /// The caller with this key or token. A wrong one counts as a failure of its address.
 pub(super) async fn holder(service: &HttpService, peer: Peer, presented: &str) -> Result<Caller, Refusal> {
-    service.failed_keys().wait(peer.address()).await?;
-    // The rules may have changed during the wait.
+    let comparison = service.failed_keys().begin(peer.address())?;
     let rules = service.rules();
     let caller = match (rules.caller(presented), &rules.oauth) {
         (Some(caller), _) => return Ok(caller),
         (None, Some(oauth)) => oauth.caller(presented).await,
         (None, None) => Err(TokenRefusal::Invalid),
     };
-    caller.map_err(|refusal| match refusal {
-        TokenRefusal::Invalid => {
-            service.failed_keys().record(peer.address());
-            Refusal::Unauthorised
-        }
-        TokenRefusal::InsufficientScope => Refusal::InsufficientScope,
-        TokenRefusal::NoKeys => Refusal::unavailable("the keys of the issuer can't be fetched"),
-    })
+    match caller {
+        Ok(caller) => Ok(caller),
+        Err(TokenRefusal::Invalid) => Err(comparison.failed(Refusal::Unauthorised).await),
+        Err(TokenRefusal::InsufficientScope) => Err(Refusal::InsufficientScope),
+        Err(TokenRefusal::NoKeys) => Err(Refusal::unavailable("the keys of the issuer can't be fetched")),
+    }
 }
 
 /// Where clients log in (RFC 9728); needs no token.

@@ -1,7 +1,7 @@
 //! Reads request bodies: JSON, bounded in size and time; errors point to the invalid field.
 //!
 //! All bodies that are being received or sent share one memory budget, so that many slow clients together cannot hold more
-//! than that. What the fields mean is up to the handlers.
+//! than that, and those of one caller leave room for others. What the fields mean is up to the handlers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,55 +10,57 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::Segment;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::HttpService;
+use super::caller_permits::{CallerPermit, CallerPermits};
 use super::refusal::Refusal;
+use super::{Caller, HttpService};
 use toolgate_wire::foreign_text::{clipped, head};
 
 /// The unit of the memory budget, in bytes.
 const BUDGET_UNIT: usize = 4 * 1024;
 
-/// The memory budget that all bodies share.
+/// The memory budget that all bodies share, for one caller.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
-    free: Arc<Semaphore>,
-    units: usize,
+    bytes: CallerPermits,
+    caller: Arc<str>,
 }
 
 /// A part of the budget, returned on drop.
 #[derive(Debug)]
-pub(super) struct Share(Option<OwnedSemaphorePermit>);
+pub(super) struct Share(CallerPermit);
 
 impl Budget {
-    pub(super) fn new(bytes: usize) -> Self {
-        let units = bytes / BUDGET_UNIT;
-        Budget { free: Arc::new(Semaphore::new(units)), units }
-    }
-
-    /// The bytes that are in use.
-    pub(super) fn used(&self) -> usize {
-        self.units.saturating_sub(self.free.available_permits()) * BUDGET_UNIT
+    /// The part of a caller in a budget of all.
+    pub(super) fn new(bytes: CallerPermits, caller: &str) -> Self {
+        Budget { bytes, caller: caller.into() }
     }
 
     pub(super) fn share(&self) -> Share {
-        Share(None)
+        Share(self.bytes.empty(&self.caller))
     }
 
     /// Extends a share to this many bytes, or fails at once: a request that waited for memory would keep what it has.
     pub(super) fn cover(&self, share: &mut Share, bytes: usize) -> Result<(), Refusal> {
-        let have = share.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = bytes.div_ceil(BUDGET_UNIT).saturating_sub(have);
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let busy = |_| Refusal::unavailable("the memory for request and reply bodies is exhausted");
-        let permit = self.free.clone().try_acquire_many_owned(more).map_err(busy)?;
-        match &mut share.0 {
-            Some(all) => all.merge(permit),
-            none => *none = Some(permit),
-        }
-        Ok(())
+        if share.cover(bytes) { Ok(()) } else { Err(Refusal::unavailable(NO_MEMORY)) }
+    }
+}
+
+/// Why there is no share.
+pub(super) const NO_MEMORY: &str = "the memory for request and reply bodies is exhausted";
+
+impl Share {
+    /// Extends it to this many bytes; false if they are not free for the caller.
+    pub(super) fn cover(&mut self, bytes: usize) -> bool {
+        let bytes = bytes.div_ceil(BUDGET_UNIT).saturating_mul(BUDGET_UNIT);
+        self.0.try_grow(bytes.saturating_sub(self.0.amount()))
+    }
+
+    /// Gives back what is beyond this many bytes.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        self.0.shrink_to(bytes.div_ceil(BUDGET_UNIT).saturating_mul(BUDGET_UNIT));
     }
 }
 
@@ -80,11 +82,10 @@ impl<T: DeserializeOwned> FromRequest<HttpService> for Received<T> {
 
     async fn from_request(request: Request, service: &HttpService) -> Result<Self, Refusal> {
         let (head, body) = request.into_parts();
-        let (text, share) = read(&head.headers, body, service.body_limits(), service.budget()).await?;
-        // A list would be read as the fields of an object in their order.
-        if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return Err(Refusal::field("", "must be an object"));
-        }
+        // Admission adds the caller, but for who signs in.
+        let budget =
+            head.extensions.get::<Caller>().map_or_else(|| service.strangers_budget(), |it| service.budget(it));
+        let (text, share) = read(&head.headers, body, service.body_limits(), &budget).await?;
         Ok(Received { value: parse(&text)?, _share: share })
     }
 }
@@ -132,8 +133,13 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Parses JSON into a type; an error points to the field.
+/// Parses a JSON object into a type; an error points to the field.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refusal> {
+    // A list would be read as the fields of an object in their order, and of other values the type would be named.
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first.is_some_and(|byte| *byte != b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok() {
+        return Err(Refusal::field("", "must be an object"));
+    }
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let pointer = pointer(error.path());
@@ -199,13 +205,34 @@ mod tests {
     }
 
     #[test]
+    fn only_an_object_has_fields() {
+        for text in [r#"["return 1", null, null]"#, " []", "null", "\"return 1\"", "7", "true"] {
+            check(text, ": must be an object");
+        }
+    }
+
+    #[test]
+    fn the_bodies_of_one_caller_leave_room_for_others() {
+        let all = CallerPermits::new(16 * BUDGET_UNIT);
+        let (greedy, other) = (Budget::new(all.clone(), "greedy"), Budget::new(all.clone(), "other"));
+        let mut shares: Vec<_> = (0..20).map(|_| greedy.share()).collect();
+        let held = shares.iter_mut().filter_map(|share| greedy.cover(share, 1).ok()).count();
+        assert_eq!(held, 8);
+        let mut share = other.share();
+        assert_eq!(other.cover(&mut share, 4 * BUDGET_UNIT), Ok(()));
+        drop((shares, share));
+        assert_eq!(all.used(), 0);
+    }
+
+    #[test]
     fn the_budget_is_shared_and_given_back() {
-        let budget = Budget::new(3 * BUDGET_UNIT);
+        let all = CallerPermits::new(3 * BUDGET_UNIT);
+        let budget = Budget::new(all.clone(), "");
         let (mut one, mut two) = (budget.share(), budget.share());
         assert_eq!(budget.cover(&mut one, 1), Ok(()));
         assert_eq!(budget.cover(&mut one, BUDGET_UNIT), Ok(()));
         assert_eq!(budget.cover(&mut two, 2 * BUDGET_UNIT), Ok(()));
-        assert_eq!(budget.used(), 3 * BUDGET_UNIT);
+        assert_eq!(all.used(), 3 * BUDGET_UNIT);
         assert!(budget.cover(&mut one, BUDGET_UNIT + 1).is_err());
         drop(two);
         assert_eq!(budget.cover(&mut one, BUDGET_UNIT + 1), Ok(()));

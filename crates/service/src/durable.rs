@@ -11,12 +11,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use tokio::sync::OwnedSemaphorePermit;
 use toolgate_run::durable::{CallDecision, DurableRuns, ListRuns, RunEvent, RunStatus, RunSummary, RunView};
 use toolgate_run::{Door, RunRequest};
 use url::{Url, form_urlencoded};
 
 use super::body::{Received, escaped};
+use super::caller_permits::CallerPermit;
 use super::limits::RequestedLimits;
 use super::messages::Whole;
 use super::messages::durable::{
@@ -83,7 +83,7 @@ pub(super) async fn begin(
     };
     let begun = runs.begin(request, idempotency.as_deref(), webhook).await?;
     let reply = RunStateReply::new(begun.run, begun.status);
-    Ok((StatusCode::ACCEPTED, answer(service.budget(), &reply)?).into_response())
+    Ok((StatusCode::ACCEPTED, answer(&service.budget(&caller), &reply)?).into_response())
 }
 
 pub(super) async fn view(
@@ -96,7 +96,7 @@ pub(super) async fn view(
     let (runs, id) = (service.runs().await?, checked(id)?);
     let view = match wait {
         Some(wait) => {
-            let _permit = service.waiter_permit()?;
+            let _permit = service.waiter_permit(&caller)?;
             tokio::select! {
                 view = runs.wait(&id, Some(caller.name()), wait) => view?,
                 () = service.shutdown().begin.cancelled() => runs.view(&id, Some(caller.name())).await?,
@@ -109,7 +109,7 @@ pub(super) async fn view(
         // A person who decides about a call looks at the program that makes it.
         reply.code = runs.program(&reply.run_id).await?;
     }
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 pub(super) async fn list(
@@ -121,7 +121,10 @@ pub(super) async fn list(
     let list = ListRuns { caller: Some(caller.name().to_owned()), ..list };
     let page = service.runs().await?.list(list).await?;
     let next = page.next.map(|(began, run)| format!("{began}-{run}"));
-    answer(service.budget(), &RunListReply { runs: page.runs.into_iter().map(RunListItem::from).collect(), next })
+    answer(
+        &service.budget(&caller),
+        &RunListReply { runs: page.runs.into_iter().map(RunListItem::from).collect(), next },
+    )
 }
 
 pub(super) async fn abort(
@@ -131,7 +134,7 @@ pub(super) async fn abort(
 ) -> Result<Response, Refusal> {
     let id = checked(id)?;
     let status = service.runs().await?.abort(&id, Some(caller.name())).await?;
-    let reply = answer(service.budget(), &RunStateReply::new(id, status))?;
+    let reply = answer(&service.budget(&caller), &RunStateReply::new(id, status))?;
     Ok((StatusCode::ACCEPTED, reply).into_response())
 }
 
@@ -147,7 +150,7 @@ pub(super) async fn events(
     let from = last.map_or(0, |last: u64| last.saturating_add(1));
     // Refused before the stream begins where there is no such run.
     runs.events(&id, Some(caller.name()), from).await?;
-    let permit = service.waiter_permit()?;
+    let permit = service.waiter_permit(&caller)?;
     let shutdown = service.shutdown().begin.clone();
     let watch = Watch { runs, id, caller: caller.name().to_owned(), from, sent: None, is_over: false, _permit: permit };
     let over = async move {
@@ -169,7 +172,7 @@ struct Watch {
     /// The status that was sent last, with the calls that waited.
     sent: Option<(RunStatus, Vec<u32>)>,
     is_over: bool,
-    _permit: OwnedSemaphorePermit,
+    _permit: CallerPermit,
 }
 
 type Sent = Result<SseEvent, std::convert::Infallible>;
@@ -232,7 +235,7 @@ pub(super) async fn decide(
         decision: DecisionName::from(held.decision),
         reason: held.reason,
     });
-    answer(service.budget(), &DecisionsReply { run_id: id, decisions: decisions.collect() })
+    answer(&service.budget(&caller), &DecisionsReply { run_id: id, decisions: decisions.collect() })
 }
 
 fn decision(at: usize, body: DecisionBody) -> Result<CallDecision, Refusal> {

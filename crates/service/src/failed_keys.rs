@@ -1,9 +1,10 @@
 //! Slows down guesses of keys and tokens, by address.
 //!
-//! After some failures, every request with a key or token from that address waits before its key is compared, and only a
-//! few may wait at one time. So a guess costs time whether or not it is right, and a client with the right key at the same
-//! address is delayed, not locked out. Failures are forgotten over time. The table is bounded; its log lines have the
-//! address and a number, never a key.
+//! After some failures, a wrong key or token from that address is answered late, only a few may wait for that at one time,
+//! and others are told at once that too many wrong keys came. A right one is compared as ever and never waits: behind a
+//! reverse proxy all clients have one address, and a stranger must not shut the others out. So that guesses are bounded
+//! too, an address that has failed has so many comparisons a second. Failures are forgotten over time. The table is bounded;
+//! its log lines have the address and a number, never a key.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,10 +19,14 @@ use super::refusal::Refusal;
 const FREE_FAILURES: f64 = 10.0;
 /// Time after which one failure is forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(6);
-/// Delay of a request with a key, after more failures than are free.
+/// Delay of the answer to a wrong key, after more failures than are free.
 const DELAY: Duration = Duration::from_secs(1);
-/// Delayed requests of one address at one time.
+/// Delayed answers of one address at one time.
 const MAX_WAITING: usize = 16;
+/// Comparisons of one address a second, after more failures than are free.
+const MAX_COMPARISONS: u32 = 1_000;
+/// The time in which `MAX_COMPARISONS` are counted.
+const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
 /// Addresses in the table.
 const MAX_ADDRESSES: usize = 4096;
 /// The least time between two log lines about one address.
@@ -40,6 +45,8 @@ struct Failures {
     level: f64,
     at: Instant,
     waiting: usize,
+    /// Comparisons since the time of the second field.
+    compared: (u32, Instant),
     /// Failures since the last log line.
     unlogged: u64,
     logged: Option<Instant>,
@@ -53,17 +60,35 @@ impl Failures {
 }
 
 impl FailedKeys {
-    /// Waits if the address has failed too often; to be called before a key is compared.
+    /// To be called before a key or token is compared.
     ///
     /// # Errors
-    /// If too many requests of the address wait already.
-    pub(super) async fn wait(&self, address: Option<IpAddr>) -> Result<(), Refusal> {
-        let Some(address) = address.map(group_of) else { return Ok(()) };
-        let Some(_waiting) = self.enter(address, Instant::now())? else { return Ok(()) };
-        tokio::time::sleep(DELAY).await;
-        Ok(())
+    /// If too many were compared for the address lately.
+    pub(super) fn begin(&self, address: Option<IpAddr>) -> Result<Comparison<'_>, Refusal> {
+        let address = address.map(group_of);
+        if address.is_some_and(|address| !self.may_compare(address, Instant::now())) {
+            return Err(TOO_MANY);
+        }
+        Ok(Comparison { failed: self, address })
     }
 
+    fn may_compare(&self, address: IpAddr, now: Instant) -> bool {
+        let mut table = self.table.lock();
+        let Some(failures) = table.get_mut(&address) else { return true };
+        if failures.level_at(now) <= FREE_FAILURES {
+            return true;
+        }
+        if now.saturating_duration_since(failures.compared.1) >= COMPARISON_INTERVAL {
+            failures.compared = (0, now);
+        }
+        failures.compared.0 = failures.compared.0.saturating_add(1);
+        failures.compared.0 <= MAX_COMPARISONS
+    }
+
+    /// A place to wait, if the address has failed too often.
+    ///
+    /// # Errors
+    /// If too many answers to the address wait already.
     fn enter(&self, address: IpAddr, now: Instant) -> Result<Option<WaitingMark<'_>>, Refusal> {
         let mut table = self.table.lock();
         let Some(failures) = table.get_mut(&address) else { return Ok(None) };
@@ -71,7 +96,7 @@ impl FailedKeys {
             return Ok(None);
         }
         if failures.waiting >= MAX_WAITING {
-            return Err(Refusal::RateLimited { retry_after: DELAY });
+            return Err(TOO_MANY);
         }
         failures.waiting += 1;
         Ok(Some(WaitingMark { failed: self, address }))
@@ -83,9 +108,9 @@ impl FailedKeys {
     }
 
     /// Records a wrong key or token, and logs it once in a while.
-    pub(super) fn record(&self, address: Option<IpAddr>) {
+    fn record(&self, address: Option<IpAddr>) {
         self.total.fetch_add(1, Ordering::Relaxed);
-        let Some(address) = address.map(group_of) else { return };
+        let Some(address) = address else { return };
         if let Some(failures) = self.add(address, Instant::now()) {
             tracing::warn!(%address, failures, "requests with a wrong key or token");
         }
@@ -97,7 +122,7 @@ impl FailedKeys {
         if !table.contains_key(&address) && table.len() >= MAX_ADDRESSES {
             make_room(&mut table, now);
         }
-        let new = Failures { level: 0.0, at: now, waiting: 0, unlogged: 0, logged: None };
+        let new = Failures { level: 0.0, at: now, waiting: 0, compared: (0, now), unlogged: 0, logged: None };
         let failures = table.entry(address).or_insert(new);
         failures.level = (failures.level_at(now) + 1.0).min(2.0 * FREE_FAILURES);
         failures.at = now;
@@ -128,7 +153,32 @@ fn group_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A waiting request, until it is dropped.
+/// The refusal of an address from which too many wrong keys came.
+const TOO_MANY: Refusal = Refusal::TooManyWrongKeys { retry_after: DELAY };
+
+/// The comparison of one key or token. Dropped where it was right.
+pub(super) struct Comparison<'a> {
+    failed: &'a FailedKeys,
+    address: Option<IpAddr>,
+}
+
+impl Comparison<'_> {
+    /// The answer to a wrong one: the refusal, late if the address has failed too often, or at once that it has.
+    pub(super) async fn failed(self, refusal: Refusal) -> Refusal {
+        self.failed.record(self.address);
+        let place = self.address.map_or(Ok(None), |address| self.failed.enter(address, Instant::now()));
+        match place {
+            Ok(None) => refusal,
+            Ok(Some(_waiting)) => {
+                tokio::time::sleep(DELAY).await;
+                refusal
+            }
+            Err(too_many) => too_many,
+        }
+    }
+}
+
+/// An answer that waits, until it is dropped.
 struct WaitingMark<'a> {
     failed: &'a FailedKeys,
     address: IpAddr,
@@ -167,15 +217,45 @@ mod tests {
     }
 
     #[test]
-    fn few_requests_of_an_address_wait_at_one_time() {
+    fn few_answers_to_an_address_wait_at_one_time() {
         let (failed, now) = (FailedKeys::default(), Instant::now());
         for _ in 0..20 {
             failed.add(address(1), now);
         }
         let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| failed.enter(address(1), now).expect("room")).collect();
-        assert!(failed.enter(address(1), now).is_err());
+        assert_eq!(failed.enter(address(1), now).err(), Some(TOO_MANY));
         waiting.pop();
         assert!(failed.enter(address(1), now).is_ok());
+    }
+
+    #[test]
+    fn comparisons_of_an_address_that_failed_are_bounded_and_no_others() {
+        let (failed, now) = (FailedKeys::default(), Instant::now());
+        let compared = |number, now| (0..5_000).filter(|_| failed.may_compare(address(number), now)).count();
+        assert_eq!(compared(1, now), 5_000);
+        for _ in 0..20 {
+            failed.add(address(1), now);
+        }
+        assert_eq!((compared(1, now), compared(2, now)), (1_000, 5_000));
+        assert_eq!(compared(1, now + COMPARISON_INTERVAL), 1_000);
+    }
+
+    #[tokio::test]
+    async fn wrong_keys_are_answered_late_and_right_ones_at_once() {
+        let (failed, address) = (FailedKeys::default(), address(1));
+        let compare = || failed.begin(Some(address)).expect("few");
+        assert_eq!(compare().failed(Refusal::Unauthorised).await, Refusal::Unauthorised);
+        for _ in 0..20 {
+            failed.add(address, Instant::now());
+        }
+        let mut late: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(compare().failed(Refusal::Unauthorised))).collect();
+        for answer in &mut late {
+            assert!(futures_util::poll!(answer).is_pending());
+        }
+        assert_eq!(compare().failed(Refusal::Unauthorised).await, TOO_MANY);
+        // A right one is compared at once; nothing waits before that.
+        drop(compare());
+        assert_eq!(failed.total(), 2 + MAX_WAITING as u64);
     }
 
     #[test]

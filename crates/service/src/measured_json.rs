@@ -73,6 +73,7 @@ pub(super) fn counted_json(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::caller_permits::CallerPermits;
     use std::cell::Cell;
 
     /// A text that counts how often it is written.
@@ -96,7 +97,8 @@ mod tests {
     fn the_text_is_the_one_of_serde_in_memory_of_its_size() {
         for (bytes, times) in [(10, 1), (MAX_DRAFT_BYTES - 2, 1), (MAX_DRAFT_BYTES, 2), (1_000_000, 2)] {
             let value = counting(bytes);
-            let (text, share) = counted_json(&Budget::new(4 << 20), &value, 1).expect("room");
+            let budget = Budget::new(CallerPermits::new(4 << 20), "");
+            let (text, share) = counted_json(&budget, &value, 1).expect("room");
             assert_eq!(value.times.get(), times, "{bytes}");
             assert_eq!(text, serde_json::to_vec(&value.text).expect("JSON"), "{bytes}");
             assert!(times == 1 || text.capacity() == text.len(), "{} for {bytes}", text.capacity());
@@ -106,13 +108,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_measured_and_not_written() {
-        let budget = Budget::new(1 << 20);
+        let all = CallerPermits::new(1 << 20);
+        let budget = Budget::new(all.clone(), "");
         let value = counting(600_000);
         assert!(counted_json(&budget, &value, 2).is_err());
-        assert_eq!((value.times.get(), budget.used()), (1, 0));
+        assert_eq!((value.times.get(), all.used()), (1, 0));
         let (_text, share) = counted_json(&budget, &value, 1).expect("room");
-        assert!(budget.used() >= 600_000);
+        assert!(all.used() >= 600_000);
         drop(share);
-        assert_eq!(budget.used(), 0);
+        assert_eq!(all.used(), 0);
     }
 }

@@ -99,7 +99,7 @@ fn requests(text: &mut Text, service: &HttpService) {
     text.family("toolgate_websockets", "gauge", "Open WebSockets.");
     text.sample("toolgate_websockets", &[], service.open_websockets());
     text.family("toolgate_body_bytes", "gauge", "Memory of request and reply bodies that are being received or sent.");
-    text.sample("toolgate_body_bytes", &[], service.budget().used());
+    text.sample("toolgate_body_bytes", &[], service.body_bytes());
 }
 
 /// What the system knows of this process; nothing where there is no `/proc`.

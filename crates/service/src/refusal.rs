@@ -110,6 +110,8 @@ pub(super) enum Refusal {
     UpgradeRequired,
     #[error("the rate limit of the key is exceeded")]
     RateLimited { retry_after: Duration },
+    #[error("too many wrong keys or tokens came from your address")]
+    TooManyWrongKeys { retry_after: Duration },
     #[error("{0}")]
     Busy(String),
     #[error("{message}")]
@@ -155,7 +157,7 @@ impl Refusal {
             Refusal::TooLarge(_) => "TOO_LARGE",
             Refusal::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
             Refusal::UpgradeRequired => "UPGRADE_REQUIRED",
-            Refusal::RateLimited { .. } => "RATE_LIMITED",
+            Refusal::RateLimited { .. } | Refusal::TooManyWrongKeys { .. } => "RATE_LIMITED",
             Refusal::Busy(_) | Refusal::Unavailable { .. } => "UNAVAILABLE",
             Refusal::Internal => "INTERNAL",
         }
@@ -181,7 +183,9 @@ impl Refusal {
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refusal::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
-            Refusal::RateLimited { .. } | Refusal::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::RateLimited { .. } | Refusal::TooManyWrongKeys { .. } | Refusal::Busy(_) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Refusal::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -189,7 +193,9 @@ impl Refusal {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Refusal::RateLimited { retry_after } | Refusal::Unavailable { retry_after, .. } => Some(*retry_after),
+            Refusal::RateLimited { retry_after }
+            | Refusal::TooManyWrongKeys { retry_after }
+            | Refusal::Unavailable { retry_after, .. } => Some(*retry_after),
             Refusal::Busy(_) => Some(DEFAULT_RETRY_AFTER),
             _ => None,
         }

@@ -44,7 +44,7 @@ pub(super) async fn read(
             ResultReply { result_id: id, value: None, text: Some(text) }
         }
     };
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 fn refused(error: ReadError) -> Refusal {

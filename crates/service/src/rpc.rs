@@ -39,7 +39,7 @@ pub(super) async fn open(
         // What a token opens is not known once it is gone.
         return Err(Refusal::BadRequest("sessions are for holders of an API key"));
     }
-    let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
+    let (text, _share) = body::read(&headers, body, service.rpc_limits(), &service.budget(&caller)).await?;
     let request: SessionRequest = body::parse(&text)?;
     let names = request.functions.ok_or_else(|| Refusal::missing("/functions"))?;
     let functions = named(&service.runner().functions(&caller.scope()), &names, "/functions")?.names();
@@ -84,14 +84,13 @@ pub(super) async fn call(
     let Path((id, function)) = path.map_err(|_| Refusal::UnauthorisedInSession)?;
     let token = bearer(&headers).unwrap_or_default();
     let started = Instant::now();
-    service.failed_keys().wait(peer.address()).await?;
-    let authorised = authorise(&service, &id, token, &function).await;
-    if authorised.as_ref().is_err_and(|refusal| *refusal == Refusal::UnauthorisedInSession) {
-        service.failed_keys().record(peer.address());
-    }
-    let (mut grant, mut caller) = authorised?;
+    let comparison = service.failed_keys().begin(peer.address())?;
+    let (mut grant, mut caller) = match authorise(&service, &id, token, &function).await {
+        Err(wrong @ Refusal::UnauthorisedInSession) => return Err(comparison.failed(wrong).await),
+        authorised => authorised?,
+    };
     service.rates().take(&caller, started)?;
-    let (text, _share) = body::read(&headers, body, service.rpc_limits(), service.budget()).await?;
+    let (text, _share) = body::read(&headers, body, service.rpc_limits(), &service.budget(&caller)).await?;
     if started.elapsed() > REAUTHORISE_AFTER {
         (grant, caller) = authorise(&service, &id, token, &function).await?;
     }
@@ -110,7 +109,7 @@ pub(super) async fn call(
         }
         Err(error) => (RpcReply { result: None, error: Some(error.to_json()) }, None),
     };
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 /// The owner of a session that this caller opens. The record in the store has neither a key nor its hash.

@@ -56,7 +56,7 @@ pub(super) async fn run(
         ..fields.request(service.runner(), scope)?
     };
     let reply = service.perform(request, output).await?;
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 pub(super) async fn compute(
@@ -79,7 +79,7 @@ pub(super) async fn compute(
         ..RunRequest::new(Profile::Compute, body.code.ok_or_else(|| Refusal::missing("/code"))?)
     };
     let reply = service.perform(request, output).await?;
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 /// What `POST /v1/run`, `POST /v1/runs` and the first message of a WebSocket have in common.
@@ -165,7 +165,7 @@ impl HttpService {
         self.reply(run, &caller, engine, &output)
     }
 
-    /// Runs a program until it ends or waits for a person; a shutdown aborts it.
+    /// Runs a program until it ends or waits for a person; a shutdown aborts it, and so does the request's own token.
     pub(super) async fn run(&self, request: RunRequest) -> RunReport {
         let cancel = self.shutdown().abort.child_token();
         // A caller that goes away drops this future. The run then ends as ABORTED and is recorded like every other: otherwise its
@@ -173,11 +173,16 @@ impl HttpService {
         let _cancels = cancel.clone().drop_guard();
         let left = CancellationToken::new();
         let _leaves = left.clone().drop_guard();
-        let (service, request) = (self.clone(), RunRequest { cancel, ..request });
+        let asked = request.cancel.clone();
+        let (service, request) = (self.clone(), RunRequest { cancel: cancel.clone(), ..request });
         let run = tokio::spawn(async move {
             let mut run = std::pin::pin!(service.runner().run(request));
             tokio::select! {
                 report = &mut run => Some(report),
+                () = asked.cancelled() => {
+                    cancel.cancel();
+                    tokio::time::timeout(RECORD_TIMEOUT, run).await.ok()
+                }
                 // A durable run goes on without being waited for.
                 () = left.cancelled() => tokio::time::timeout(RECORD_TIMEOUT, run).await.ok(),
             }

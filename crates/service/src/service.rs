@@ -11,7 +11,6 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use parking_lot::RwLock;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
@@ -19,6 +18,7 @@ use url::Url;
 use super::admission::Peer;
 use super::body::{BodyLimits, Budget};
 use super::caller::{Keys, MetricsRules, Rates};
+use super::caller_permits::{CallerPermit, CallerPermits};
 use super::failed_keys::FailedKeys;
 use super::inspect::events::MAX_STREAMS;
 use super::inspect::logins::BrowserLogins;
@@ -39,6 +39,9 @@ use toolgate_run::durable::DurableRuns;
 /// The largest body of a call over the RPC bridge, in bytes.
 const MAX_RPC_BODY: usize = 128 * 1024;
 
+/// Counts requests without a caller; no name that can be read is this.
+const STRANGERS: &str = "\0";
+
 /// How a service is stopped: `begin` stops accepting requests, `abort` ends what still runs.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
@@ -48,7 +51,7 @@ pub struct Shutdown {
     pub abort: CancellationToken,
 }
 
-/// Limits on what the service accepts at one time.
+/// Limits on what the service accepts at one time. Of each, one key has at most half.
 #[derive(Debug, Clone)]
 pub struct ServiceLimits {
     /// The largest body, in bytes.
@@ -57,7 +60,7 @@ pub struct ServiceLimits {
     pub body_time: Duration,
     /// Bytes of all request and reply bodies at one time.
     pub memory: usize,
-    /// WebSockets at one time. Each may buffer an incomplete message of up to 2 MB.
+    /// WebSockets at one time. Incomplete messages count in `memory`.
     pub sockets: usize,
     /// Requests at one time that wait for a durable run or watch one.
     pub waiters: usize,
@@ -179,32 +182,32 @@ struct Inner {
     responses: ResponseCounts,
     shutdown: Shutdown,
     limits: ServiceLimits,
-    budget: Budget,
-    websockets: Arc<Semaphore>,
+    body_bytes: CallerPermits,
+    websockets: CallerPermits,
     public_url: Option<Url>,
     health: status::Health,
     page_sessions: PageSessions,
     browser_logins: BrowserLogins,
     run_log: Arc<RunLog>,
-    event_streams: Arc<Semaphore>,
+    event_streams: CallerPermits,
     /// What the backends' details come from; set once the service serves a gateway.
     gateway: OnceLock<Weak<Gateway>>,
     /// Requests that wait for a run.
-    waiters: Arc<Semaphore>,
+    waiters: CallerPermits,
     /// Programs that are checked.
-    checks: Arc<Semaphore>,
+    checks: CallerPermits,
 }
 
 impl HttpService {
     /// A service of these parts.
     pub fn new(parts: ServiceParts) -> Self {
         let ServiceParts { runner, sessions, rules, shutdown, limits, public_url } = parts;
-        let budget = Budget::new(limits.memory);
-        let websockets = Arc::new(Semaphore::new(limits.sockets));
+        let body_bytes = CallerPermits::new(limits.memory);
+        let websockets = CallerPermits::new(limits.sockets);
         let run_log = Arc::new(RunLog::default());
         runner.history().listen(run_log.clone());
-        let waiters = Arc::new(Semaphore::new(limits.waiters));
-        let checks = Arc::new(Semaphore::new(limits.checks));
+        let waiters = CallerPermits::new(limits.waiters);
+        let checks = CallerPermits::new(limits.checks);
         HttpService(Arc::new(Inner {
             runner,
             sessions,
@@ -214,14 +217,14 @@ impl HttpService {
             responses: ResponseCounts::default(),
             shutdown,
             limits,
-            budget,
+            body_bytes,
             websockets,
             public_url,
             health: status::Health::default(),
             page_sessions: PageSessions::default(),
             browser_logins: BrowserLogins::default(),
             run_log,
-            event_streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            event_streams: CallerPermits::new(MAX_STREAMS),
             gateway: OnceLock::new(),
             waiters,
             checks,
@@ -322,18 +325,29 @@ impl HttpService {
         &self.0.limits
     }
 
-    pub(super) fn budget(&self) -> &Budget {
-        &self.0.budget
+    /// The memory for bodies of a caller.
+    pub(super) fn budget(&self, caller: &Caller) -> Budget {
+        Budget::new(self.0.body_bytes.clone(), caller.name())
     }
 
-    /// A permit for one more WebSocket, if the limit allows it.
-    pub(super) fn websocket_permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.websockets.clone().try_acquire_owned().ok()
+    /// The memory for bodies of requests without a caller, together.
+    pub(super) fn strangers_budget(&self) -> Budget {
+        Budget::new(self.0.body_bytes.clone(), STRANGERS)
+    }
+
+    /// The bytes of bodies of all callers.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.0.body_bytes.used()
+    }
+
+    /// A permit for one more WebSocket, if the caller may have one.
+    pub(super) fn websocket_permit(&self, caller: &Caller) -> Option<CallerPermit> {
+        self.0.websockets.try_take(caller.name())
     }
 
     /// How many WebSockets are open.
     pub(super) fn open_websockets(&self) -> usize {
-        self.0.limits.sockets.saturating_sub(self.0.websockets.available_permits())
+        self.0.websockets.used()
     }
 
     pub(super) fn page_sessions(&self) -> &PageSessions {
@@ -348,9 +362,9 @@ impl HttpService {
         &self.0.run_log
     }
 
-    /// A permit for one more stream of events, if the limit allows it.
-    pub(super) fn event_permit(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.event_streams.clone().try_acquire_owned().ok()
+    /// A permit for one more stream of events, if the caller may have one.
+    pub(super) fn event_permit(&self, caller: &Caller) -> Option<CallerPermit> {
+        self.0.event_streams.try_take(caller.name())
     }
 
     /// The gateway behind the service, if there is one.
@@ -364,16 +378,15 @@ impl HttpService {
     }
 
     /// A permit to wait for a run.
-    pub(super) fn waiter_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let permit = self.0.waiters.clone().try_acquire_owned();
-        permit.map_err(|_| Refusal::Busy("too many requests wait for runs already".to_owned()))
+    pub(super) fn waiter_permit(&self, caller: &Caller) -> Result<CallerPermit, Refusal> {
+        let busy = || Refusal::Busy("too many requests wait for runs already".to_owned());
+        self.0.waiters.try_take(caller.name()).ok_or_else(busy)
     }
 
     /// A permit to check a program, once fewer than the most are being checked. A page asks for several at one time.
-    pub(super) async fn check_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let permit = tokio::time::timeout(self.0.limits.check_wait, self.0.checks.clone().acquire_owned()).await;
-        let busy = || Refusal::Busy("too many programs are being checked already".to_owned());
-        permit.ok().and_then(Result::ok).ok_or_else(busy)
+    pub(super) async fn check_permit(&self, caller: &Caller) -> Result<CallerPermit, Refusal> {
+        let permit = tokio::time::timeout(self.0.limits.check_wait, self.0.checks.take(caller.name())).await;
+        permit.map_err(|_| Refusal::Busy("too many programs are being checked already".to_owned()))
     }
 
     pub(super) fn public_url(&self) -> Option<&Url> {

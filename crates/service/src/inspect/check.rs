@@ -113,12 +113,12 @@ pub(crate) async fn check(
     received: Received<CheckRequest>,
 ) -> Result<Response, Refusal> {
     let code = received.value.code.ok_or_else(|| Refusal::missing("/code"))?;
-    let _permit = service.check_permit().await?;
+    let _permit = service.check_permit(&caller).await?;
     let request = RunRequest { caller: caller.scope(), door: Door::Http, ..RunRequest::new(Profile::Chain, code) };
     let runner = service.runner();
     let route = runner.route(&request);
     let reply = CheckReply::new(runner.check_types(&request, TYPE_CHECK_TIMEOUT).await, route);
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 impl CheckReply {

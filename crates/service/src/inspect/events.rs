@@ -15,8 +15,8 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::json;
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use toolgate_gateway::runtime::{ToolChangeNotice, WidenedType};
 use toolgate_mcp::server::{Change, ChangeNotice};
 use toolgate_wire::CallerScope;
@@ -24,10 +24,11 @@ use toolgate_wire::CallerScope;
 use super::query::Query;
 use super::run_log::RunLine;
 use crate::HttpService;
+use crate::caller_permits::CallerPermit;
 use crate::refusal::Refusal;
 use crate::stream_right::{LOOK_INTERVAL, StreamRight};
 
-/// Streams at one time.
+/// Streams at one time; one key has at most half of them.
 pub(crate) const MAX_STREAMS: usize = 128;
 
 struct Stream {
@@ -41,7 +42,7 @@ struct Stream {
     /// How often a silent stream says that it is alive, and its caller is looked up again.
     pulse: tokio::time::Interval,
     began: bool,
-    _permit: OwnedSemaphorePermit,
+    _permit: CallerPermit,
 }
 
 pub(crate) async fn stream(
@@ -59,7 +60,7 @@ pub(crate) async fn stream(
         widened: service.gateway().and_then(|gateway| gateway.widened_types()),
         pulse: tokio::time::interval_at(tokio::time::Instant::now() + LOOK_INTERVAL, LOOK_INTERVAL),
         began: false,
-        _permit: service.event_permit().ok_or_else(busy)?,
+        _permit: service.event_permit(&right.caller).ok_or_else(busy)?,
         service,
         right,
     };

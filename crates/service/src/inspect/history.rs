@@ -66,7 +66,7 @@ pub(crate) async fn list(
     let (runs, total) = service.run_log().list(&caller.scope(), &filter, limit);
     let next = runs.last().filter(|_| runs.len() == limit).map(|last| last.number);
     let runs = runs.iter().map(|line| &**line).collect();
-    answer(service.budget(), &HistoryReply { runs, total, next })
+    answer(&service.budget(&caller), &HistoryReply { runs, total, next })
 }
 
 pub(crate) async fn read(
@@ -82,5 +82,5 @@ pub(crate) async fn read(
         report: run.report.as_deref(),
         call_starts: &run.starts,
     };
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }

@@ -145,7 +145,7 @@ pub(crate) async fn begin(
     if target.authorizer.grant() == Grant::ClientCredentials {
         return Err(Refusal::BadRequest("this backend takes no login of a person: its client logs in by itself"));
     }
-    let _permit = service.waiter_permit()?;
+    let _permit = service.waiter_permit(&caller)?;
     match target.need(ASK_TIMEOUT).await {
         LoginNeed::None if scopes.is_empty() => {
             return Ok(answer(StatusCode::OK, LoginReply { url: None, issuer: None, expires_in_seconds: None }));
@@ -174,7 +174,7 @@ pub(crate) async fn status(
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
     let target = target(&service, &caller, &name)?;
-    let _permit = service.waiter_permit()?;
+    let _permit = service.waiter_permit(&caller)?;
     let logins = service.browser_logins();
     let mut reply = LoginStatusReply {
         logged_in: false,

@@ -63,9 +63,9 @@ pub(crate) async fn list(
     let limit = query.number("limit", 1..=MAX_RUNS)?.unwrap_or(DEFAULT_RUNS);
     let before = query.text("before").map(cursor).transpose()?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let _permit = service.waiter_permit()?;
+    let _permit = service.waiter_permit(&caller)?;
     let waiting = service.runs().await?.waiting_for(Some(caller.name()), before, most).await?;
     let WaitingRuns { runs, next } = waiting;
     let next = next.map(|(began, run)| format!("{began}-{run}"));
-    answer(service.budget(), &PendingRunsReply { runs: runs.into_iter().map(PendingRun::from).collect(), next })
+    answer(&service.budget(&caller), &PendingRunsReply { runs: runs.into_iter().map(PendingRun::from).collect(), next })
 }

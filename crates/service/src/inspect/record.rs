@@ -66,7 +66,7 @@ pub(crate) async fn cassette(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let id = checked(id)?;
-    let (permit, runs) = (service.waiter_permit()?, service.runs().await?);
+    let (permit, runs) = (service.waiter_permit(&caller)?, service.runs().await?);
     let (run, name) = (id.clone(), caller.name().to_owned());
     // Kept until the work is done, also for a client that has left.
     let written = tokio::spawn(async move {
@@ -81,7 +81,7 @@ pub(crate) async fn cassette(
         // What a program got and said is for its caller.
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
-    Ok((headers, counted(service.budget(), bytes)?).into_response())
+    Ok((headers, counted(&service.budget(&caller), bytes)?).into_response())
 }
 
 pub(crate) async fn replay(
@@ -90,11 +90,11 @@ pub(crate) async fn replay(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let id = checked(id)?;
-    let _permit = service.waiter_permit()?;
+    let _permit = service.waiter_permit(&caller)?;
     let replayed = service.runs().await?.replay(&id, &caller.scope()).await?;
     let same = replayed.difference.is_none();
     let reply = ReplayReply { run_id: id, same, difference: replayed.difference, report: replayed.report };
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 pub(crate) async fn fork(
@@ -107,9 +107,9 @@ pub(crate) async fn fork(
     let Whole(from) = received.value.from.ok_or_else(|| Refusal::missing("/from"))?;
     // More calls than a record can have are refused as too many.
     let from = usize::try_from(from).unwrap_or(usize::MAX);
-    let _permit = service.waiter_permit()?;
+    let _permit = service.waiter_permit(&caller)?;
     let forked = service.runs().await?.fork(&id, Some(&caller.scope()), from).await?;
     let status = RunStatusName(RunStatus::Running);
     let reply = ForkReply { run_id: forked.run, status, forked_from: id, left_out: forked.left_out };
-    Ok((StatusCode::ACCEPTED, answer(service.budget(), &reply)?).into_response())
+    Ok((StatusCode::ACCEPTED, answer(&service.budget(&caller), &reply)?).into_response())
 }

@@ -1,7 +1,7 @@
 //! The runs of the recent past, in memory: a line for each, the whole of the last ones, and counts of each minute.
 //!
-//! Bounded by number and by bytes, whatever programs print and return. A run belongs to its caller; the routes above
-//! show it to no other caller. Nothing is written to disk.
+//! Bounded by number and by bytes, whatever programs print and return; runs of the caller that has the most make room first.
+//! A run belongs to its caller; the routes above show it to no other caller. Nothing is written to disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 use toolgate_journal::unix_ms;
 use toolgate_run::{EndedRun, RunListener};
 use toolgate_wire::foreign_text::head_bytes;
-use toolgate_wire::{CallState, CallerScope, Target};
+use toolgate_wire::{CallState, CallerScope, CallerShares, Target};
 
 /// Runs that have a line.
 pub(super) const MAX_LINES: usize = 10_000;
@@ -138,15 +138,70 @@ pub(crate) struct RunLog {
     durable: broadcast::Sender<()>,
 }
 
-#[derive(Default)]
+/// The last entries of each caller. Those of the caller that has the most make room for others.
+struct LastOfCallers<T> {
+    /// Oldest first, each with its bytes. No queue is empty.
+    entries: HashMap<String, VecDeque<(Arc<T>, usize)>>,
+    count: CallerShares<String>,
+    bytes: CallerShares<String>,
+}
+
+impl<T> LastOfCallers<T> {
+    fn new(max_entries: usize, max_bytes: usize) -> Self {
+        let (count, bytes) = (CallerShares::new(max_entries), CallerShares::new(max_bytes));
+        LastOfCallers { entries: HashMap::new(), count, bytes }
+    }
+
+    fn push(&mut self, caller: &str, entry: Arc<T>, bytes: usize) {
+        self.count.add(caller.to_owned(), 1);
+        self.bytes.add(caller.to_owned(), bytes);
+        self.entries.entry(caller.to_owned()).or_default().push_back((entry, bytes));
+        loop {
+            let largest = match (self.count.is_exceeded(), self.bytes.is_exceeded()) {
+                (true, _) => self.count.largest(),
+                (false, true) => self.bytes.largest(),
+                (false, false) => return,
+            };
+            let Some(largest) = largest.cloned() else { return };
+            self.remove_oldest(&largest);
+        }
+    }
+
+    fn remove_oldest(&mut self, caller: &str) {
+        let Some(queue) = self.entries.get_mut(caller) else { return };
+        if let Some((_, bytes)) = queue.pop_front() {
+            self.count.remove(caller, 1);
+            self.bytes.remove(caller, bytes);
+        }
+        if queue.is_empty() {
+            self.entries.remove(caller);
+        }
+    }
+
+    /// Those of a caller, newest first.
+    fn of(&self, caller: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.entries.get(caller).into_iter().flat_map(|queue| queue.iter().rev()).map(|(entry, _)| entry)
+    }
+}
+
 struct State {
     next: u64,
-    lines: VecDeque<Arc<RunLine>>,
-    line_bytes: usize,
-    whole: VecDeque<Arc<WholeRun>>,
-    whole_bytes: usize,
+    lines: LastOfCallers<RunLine>,
+    whole: LastOfCallers<WholeRun>,
     minutes: HashMap<String, VecDeque<Minute>>,
     backends: HashMap<(String, String), BackendCalls>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State {
+            next: 0,
+            lines: LastOfCallers::new(MAX_LINES, MAX_LINE_BYTES),
+            whole: LastOfCallers::new(MAX_WHOLE, MAX_WHOLE_BYTES),
+            minutes: HashMap::new(),
+            backends: HashMap::new(),
+        }
+    }
 }
 
 impl Default for RunLog {
@@ -192,7 +247,7 @@ impl RunLog {
     pub(super) fn list(&self, caller: &CallerScope, filter: &Filter<'_>, limit: usize) -> (Vec<Arc<RunLine>>, usize) {
         let state = self.state.lock();
         let all = Filter { before: None, text: filter.text.clone(), ..*filter };
-        let visible = || state.lines.iter().rev().filter(|line| line.is_visible_to(caller));
+        let visible = || state.lines.of(&caller.name).filter(|line| line.is_visible_to(caller));
         let total = visible().filter(|line| all.accepts(line)).count();
         (visible().filter(|line| filter.accepts(line)).take(limit).cloned().collect(), total)
     }
@@ -200,7 +255,7 @@ impl RunLog {
     /// A run of a caller.
     pub(super) fn get(&self, caller: &CallerScope, id: &str) -> Option<Arc<WholeRun>> {
         let state = self.state.lock();
-        let mut all = state.whole.iter().rev();
+        let mut all = state.whole.of(&caller.name);
         all.find(|run| run.line.execution_id == id && run.line.is_visible_to(caller)).cloned()
     }
 
@@ -278,23 +333,14 @@ impl State {
         self.count(&line, run);
         self.next += 1;
         let line = Arc::new(RunLine { number: self.next, ..line });
-        self.line_bytes += line.bytes();
-        self.lines.push_back(line.clone());
-        while self.lines.len() > MAX_LINES || self.line_bytes > MAX_LINE_BYTES {
-            let Some(oldest) = self.lines.pop_front() else { break };
-            self.line_bytes = self.line_bytes.saturating_sub(oldest.bytes());
-        }
+        self.lines.push(&line.caller, line.clone(), line.bytes());
         let starts = match run.noted.starts().len() == line.calls {
             true => run.noted.starts().take(MAX_STARTS).collect(),
             false => Vec::new(),
         };
         let whole = WholeRun { line: line.clone(), text, report, starts };
-        self.whole_bytes += whole.bytes();
-        self.whole.push_back(Arc::new(whole));
-        while self.whole.len() > MAX_WHOLE || self.whole_bytes > MAX_WHOLE_BYTES {
-            let Some(oldest) = self.whole.pop_front() else { break };
-            self.whole_bytes = self.whole_bytes.saturating_sub(oldest.bytes());
-        }
+        let bytes = whole.bytes();
+        self.whole.push(&line.caller, Arc::new(whole), bytes);
         line
     }
 
@@ -441,8 +487,9 @@ mod tests {
         }
         assert_eq!(log.list(&caller, &Filter::default(), usize::MAX).1, MAX_LINES);
         let state = log.state.lock();
-        assert!(state.whole.len() <= MAX_WHOLE && state.whole_bytes <= MAX_WHOLE_BYTES);
-        assert_eq!(state.whole_bytes, state.whole.iter().map(|run| run.bytes()).sum::<usize>());
+        let whole = &state.whole;
+        assert!(whole.count.used() <= MAX_WHOLE && whole.bytes.used() <= MAX_WHOLE_BYTES);
+        assert_eq!(whole.bytes.used(), whole.of("").map(|run| run.bytes()).sum::<usize>());
     }
 
     #[test]
@@ -453,9 +500,25 @@ mod tests {
             end(&log, &caller, &number.to_string(), "1", Some(&long));
         }
         let state = log.state.lock();
-        assert!(state.lines.len() < MAX_LINES && state.line_bytes <= MAX_LINE_BYTES, "{}", state.line_bytes);
-        assert!(state.line_bytes > MAX_LINE_BYTES - 10_000, "{}", state.line_bytes);
-        assert_eq!(state.line_bytes, state.lines.iter().map(|line| line.bytes()).sum::<usize>());
+        let lines = &state.lines;
+        let bytes = lines.bytes.used();
+        assert!(lines.count.used() < MAX_LINES && bytes <= MAX_LINE_BYTES, "{bytes}");
+        assert!(bytes > MAX_LINE_BYTES - 10_000, "{bytes}");
+        assert_eq!(bytes, lines.of("").map(|line| line.bytes()).sum::<usize>());
+    }
+
+    #[test]
+    fn runs_of_one_caller_remove_none_of_another_one_that_has_fewer() {
+        let log = RunLog::default();
+        let (modest, greedy) = (named("modest"), named("greedy"));
+        end(&log, &modest, "first", "1", None);
+        for number in 0..MAX_LINES + 10 {
+            end(&log, &greedy, &number.to_string(), "1", None);
+        }
+        let total = |caller: &CallerScope| log.list(caller, &Filter::default(), 1).1;
+        assert_eq!((total(&modest), total(&greedy)), (1, MAX_LINES - 1));
+        assert!(log.get(&modest, "first").is_some());
+        assert_eq!(log.state.lock().whole.count.used(), MAX_WHOLE);
     }
 
     #[test]

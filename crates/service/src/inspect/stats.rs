@@ -21,7 +21,7 @@ pub(crate) struct StatsReply {
     runs: u64,
     /// Those that failed.
     runs_failed: u64,
-    /// Runs that have begun and not ended.
+    /// Runs of this caller that have begun and not ended; of all callers where it has no key.
     runs_in_flight: u64,
     /// Calls of tools and functions.
     tool_calls: u64,
@@ -43,12 +43,16 @@ pub(crate) async fn read(
     Query::parse(&query.unwrap_or_default(), &[])?;
     let history = service.runner().history();
     let stats = history.stats(&caller.scope(), None);
+    let runs_in_flight = match &caller {
+        Caller::Local => history.metrics().counts().in_flight,
+        caller => history.metrics().in_flight_of(caller.name()),
+    };
     let count = |name: &str| stats.get(name).and_then(Value::as_u64).unwrap_or_default();
     Ok(Json(StatsReply {
         uptime_seconds: count("uptime_seconds"),
         runs: count("runs"),
         runs_failed: count("runs_failed"),
-        runs_in_flight: history.metrics().counts().in_flight,
+        runs_in_flight,
         tool_calls: count("tool_calls"),
         bytes_processed: count("bytes_processed"),
         bytes_returned: count("bytes_returned"),

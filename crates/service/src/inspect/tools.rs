@@ -152,7 +152,7 @@ pub(crate) async fn list(
             ToolsReply { tools, functions: Vec::new(), total, next }
         }
     };
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }
 
 /// A place in the list: `backend/tool`. No backend's name has a slash.
@@ -182,5 +182,5 @@ pub(crate) async fn describe(
         output_schema: raw.output_schema().cloned(),
         types: types::tool_declaration_with(found, &learned),
     };
-    answer(service.budget(), &reply)
+    answer(&service.budget(&caller), &reply)
 }

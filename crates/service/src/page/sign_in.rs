@@ -75,12 +75,11 @@ pub(super) async fn sign_in(
     let caller = match received.value {
         SignInRequest { key: Some(key), link: None } => admission::holder(&service, peer, &key).await?,
         SignInRequest { key: None, link: Some(link) } => {
-            service.failed_keys().wait(peer.address()).await?;
-            let caller = service.page_sessions().follow(&link, &service.rules(), now);
-            if caller.is_none() {
-                service.failed_keys().record(peer.address());
+            let comparison = service.failed_keys().begin(peer.address())?;
+            match service.page_sessions().follow(&link, &service.rules(), now) {
+                Some(caller) => caller,
+                None => return Err(comparison.failed(Refusal::Unauthorised).await),
             }
-            caller.ok_or(Refusal::Unauthorised)?
         }
         _ => return Err(Refusal::field("", "must have either `key` or `link`")),
     };

@@ -12,23 +12,33 @@
 //! was no run. Closing the WebSocket aborts the run at once; after its first pause the run goes on by itself instead. A WebSocket carries
 //! one run.
 //!
+//! A reply that is invalid fails its call. After a message that belongs to no call the run is aborted, and its report says why.
+//!
 //! # Layout
 //! - `handshake`: the first message
 //! - `remote_functions`: functions that the caller implements
 //! - `session`: reading and writing while the program runs
+//! - `unfinished`: the connection, which counts messages that are not finished
 
 mod handshake;
 mod remote_functions;
 mod session;
+mod unfinished;
 
 use axum::Extension;
-use axum::extract::State;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
-use axum::http::HeaderMap;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::response::Response;
+use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::server::create_response;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
+use self::unfinished::{CountedConnection, READ_BYTES, UnfinishedBytes};
+use super::body::NO_MEMORY;
 use super::refusal::Refusal;
 use super::{Caller, HttpService, trace};
 use toolgate_mcp::RequestOrigin;
@@ -37,57 +47,81 @@ use toolgate_mcp::RequestOrigin;
 /// that limit. After a larger message no reply can be read.
 const MAX_MESSAGE: usize = 2 * 1024 * 1024;
 
+/// A WebSocket, and what it holds of unfinished messages.
+struct CountedWebSocket {
+    stream: WebSocketStream<CountedConnection>,
+    unfinished: UnfinishedBytes,
+}
+
+/// Upgrades the connection. Not by `axum`, whose WebSockets count no bytes.
 pub(super) async fn upgrade(
     State(service): State<HttpService>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    websocket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    mut request: Request,
 ) -> Result<Response, Refusal> {
-    let websocket = websocket.map_err(|_| Refusal::UpgradeRequired)?;
-    let permit = service.websocket_permit().ok_or_else(|| Refusal::unavailable("too many WebSockets are open"))?;
-    let origin = trace::origin(&headers);
-    let websocket = websocket.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
-    Ok(websocket.on_upgrade(async move |websocket| {
+    let upgrading = hyper::upgrade::on(&mut request);
+    let request = request.map(drop);
+    let response = create_response(&request).map_err(|_| Refusal::UpgradeRequired)?;
+    let busy = || Refusal::unavailable("too many WebSockets are open");
+    let permit = service.websocket_permit(&caller).ok_or_else(busy)?;
+    let origin = trace::origin(request.headers());
+    tokio::spawn(async move {
         let _permit = permit;
-        serve(service, caller, origin, websocket).await;
-    }))
+        // An error means that the caller has disconnected already.
+        let Ok(connection) = upgrading.await else { return };
+        let unfinished = UnfinishedBytes::new(service.budget(&caller).share());
+        let connection = CountedConnection::new(connection, unfinished.clone());
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BYTES)
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
+        let stream = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
+        serve(service, caller, origin, CountedWebSocket { stream, unfinished }).await;
+    });
+    Ok(response.map(|()| Body::empty()))
 }
 
 /// Serves one WebSocket.
-async fn serve(service: HttpService, caller: Caller, origin: RequestOrigin, mut websocket: WebSocket) {
+async fn serve(service: HttpService, caller: Caller, origin: RequestOrigin, mut websocket: CountedWebSocket) {
     let opened = tokio::select! {
         opened = tokio::time::timeout(service.limits().handshake_time, first_message(&mut websocket)) => opened,
-        () = service.shutdown().begin.cancelled() => return close(&mut websocket, close_code::AWAY, "shutting down").await,
+        () = service.shutdown().begin.cancelled() => return close(&mut websocket, CloseCode::Away, "shutting down").await,
     };
-    let text = match opened {
-        Ok(Some(text)) => text,
+    let first = match opened {
+        Ok(Some(first)) => first,
         Ok(None) => return,
-        Err(_) => return close(&mut websocket, close_code::POLICY, "no first message was received in time").await,
+        Err(_) => return close(&mut websocket, CloseCode::Policy, "no first message was received in time").await,
     };
-    let run = handshake::parse(text.as_bytes()).and_then(|handshake| handshake.admit(&service, &caller, origin));
+    let run = first.and_then(|text| {
+        let handshake = handshake::parse(text.as_bytes())?;
+        websocket.unfinished.release(&Message::Text(text));
+        handshake.admit(&service, &caller, origin)
+    });
     match run {
-        Ok(run) => session::run(&service, websocket, run).await,
+        Ok(run) => session::run(&service, &caller, websocket, run).await,
         Err(refusal) => {
             let message = json!(refusal.to_reply()).to_string();
-            if websocket.send(Message::text(message)).await.is_ok() {
-                close(&mut websocket, close_code::POLICY, "the run was refused").await;
+            if websocket.stream.send(Message::text(message)).await.is_ok() {
+                close(&mut websocket, CloseCode::Policy, "the run was refused").await;
             }
         }
     }
 }
 
-/// The first text message, after any pings; none if the WebSocket closes or sends another type.
-async fn first_message(websocket: &mut WebSocket) -> Option<axum::extract::ws::Utf8Bytes> {
+/// The first text message, after any pings, or why another one is refused; none if the WebSocket closes.
+async fn first_message(websocket: &mut CountedWebSocket) -> Option<Result<Utf8Bytes, Refusal>> {
     loop {
-        match websocket.recv().await {
-            Some(Ok(Message::Text(text))) => return Some(text),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Binary(_) | Message::Close(_)) | Err(_)) | None => return None,
+        match websocket.stream.next().await? {
+            Ok(Message::Text(text)) => return Some(Ok(text)),
+            Ok(Message::Binary(_)) => return Some(Err(Refusal::BadRequest("messages must be text"))),
+            Ok(message @ (Message::Ping(_) | Message::Pong(_))) => websocket.unfinished.release(&message),
+            Err(_) if websocket.unfinished.is_refused() => return Some(Err(Refusal::unavailable(NO_MEMORY))),
+            Ok(Message::Close(_) | Message::Frame(_)) | Err(_) => return None,
         }
     }
 }
 
-async fn close(websocket: &mut WebSocket, code: u16, reason: &'static str) {
+async fn close(websocket: &mut CountedWebSocket, code: CloseCode, reason: &'static str) {
     // An error means that the caller has disconnected already.
-    let _ = websocket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
+    let _ = websocket.stream.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
 }

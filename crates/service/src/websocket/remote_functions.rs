@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::ws::Utf8Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 use toolgate_engine::Observer;
 use toolgate_engine::host::Target;
 use toolgate_wire::frame::Stream;
@@ -128,19 +128,27 @@ impl RemoteFunctions {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made. A reply that is too
-    /// large fails its call.
+    /// Handles a reply. Ignores one whose call has ended; refuses one to a call that was never made, or whose call cannot be
+    /// read. A reply that is too large or invalid fails its call.
     pub(super) fn handle_reply(&self, text: &str) -> Result<(), Refusal> {
         if text.len() > MAX_CALL_BYTES {
             let ReplyHead { call } = body::parse(text.as_bytes())?;
             return self.settle(call, |_| Err(too_large()));
         }
-        let Reply { call, result, error } = body::parse(text.as_bytes())?;
-        match (result, error) {
-            (Some(_), Some(_)) => Err(Refusal::field("/error", "a reply has a result or an error, not both")),
-            (_, Some(error)) => self.settle(call, |_| Err(failure(&error))),
-            (Some(result), None) => self.settle(call, |budget| counted(&result, budget)),
-            (None, None) => self.settle(call, |_| Ok(Value::Null.into())),
+        let reply = body::parse(text.as_bytes()).and_then(|reply: Reply| match reply {
+            Reply { result: Some(_), error: Some(_), .. } => {
+                Err(Refusal::field("/error", "a reply has a result or an error, not both"))
+            }
+            reply => Ok(reply),
+        });
+        match reply {
+            Ok(Reply { call, error: Some(error), .. }) => self.settle(call, |_| Err(failure(&error))),
+            Ok(Reply { call, result: Some(result), .. }) => self.settle(call, |budget| counted(&result, budget)),
+            Ok(Reply { call, .. }) => self.settle(call, |_| Ok(Value::Null.into())),
+            Err(refusal) => {
+                let ReplyHead { call } = body::parse(text.as_bytes()).map_err(|_| refusal.clone())?;
+                self.settle(call, |_| Err(FunctionError::failed(format!("the reply is invalid: {refusal}"))))
+            }
         }
     }
 
@@ -311,6 +319,16 @@ mod tests {
         assert!(futures_util::poll!(Box::pin(functions.call("f", args(), budget.clone()))).is_pending());
         drop((calls, outgoing));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_invalid_reply_fails_its_call_if_it_names_one() {
+        let replies = [r#""result":1,"extra":2"#, r#""result":1,"error":"no""#, r#""outcome":1"#].map(str::to_owned);
+        assert_eq!(ends(&ByteBudget::unlimited(), &replies).await, ["FAILED"; 3]);
+        let (functions, _outgoing) = RemoteFunctions::new();
+        for text in ["{", "[1]", "null", r#"{"result":1}"#, r#"{"call":"1"}"#, r#"{"call":1,"result":1}"#] {
+            assert!(functions.handle_reply(text).is_err(), "{text}");
+        }
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Who is let in.
 
 use crate::harness::{Case, cases};
-use crate::support::{Ask, Server, Setup, globs, http, key, rate, start};
+use crate::support::{Ask, Server, Setup, globs, hold, http, key, rate, read, start};
 use serde_json::json;
 use toolgate_config::checked::Http;
 use toolgate_config::values::{HostName, HttpAuth, MetricsAccess, Origin, Setting};
@@ -24,7 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
         without_keys_a_local_client_needs_the_token,
         without_keys_and_token_nobody_is_admitted,
         a_unix_socket_is_open_to_its_user_only,
-        wrong_keys_slow_their_address_down,
+        wrong_keys_slow_their_address_down_and_right_ones_are_accepted_at_once,
+        a_key_is_shown_its_own_runs_in_flight,
         the_key_for_metrics_opens_nothing_else,
         metrics_are_for_callers_for_one_key_or_open,
     ]
@@ -289,21 +290,40 @@ async fn a_unix_socket_is_open_to_its_user_only() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
 }
 
-async fn wrong_keys_slow_their_address_down() {
+async fn wrong_keys_slow_their_address_down_and_right_ones_are_accepted_at_once() {
     let server = start(with_keys()).await;
     for _ in 0..20 {
         // A request without a key is no guess.
         assert_eq!(run(&server, "return 1").send().await.status, 401);
     }
+    let guesses = || futures_util::future::join_all((0..64).map(|_| run(&server, "return 1").bearer("wrong").send()));
     // Some wrong keys are answered at once, then few may wait at one time.
     loop {
-        let guesses: Vec<_> = (0..64).map(|_| run(&server, "return 1").bearer("wrong").send()).collect();
-        let answers = futures_util::future::join_all(guesses).await;
+        let answers = guesses().await;
         assert!(answers.iter().all(|answer| matches!(answer.status, 401 | 429)), "{answers:?}");
-        if answers.iter().any(|answer| answer.refusal() == "429 RATE_LIMITED") {
+        if let Some(refused) = answers.iter().find(|answer| answer.status == 429) {
+            assert_eq!((refused.refusal().as_str(), refused.header("retry-after")), ("429 RATE_LIMITED", Some("1")));
+            let told = json!("too many wrong keys or tokens came from your address");
+            assert_eq!(refused.json()["error"]["message"], told);
             break;
         }
     }
-    // The right key waits like the others, and is accepted.
-    assert_eq!(run(&server, "return 1").bearer("all-key").send().await.status, 200);
+    // The right key is accepted while others guess, however many wait.
+    let right = (0..8).map(|_| run(&server, "return 1").bearer("all-key").send());
+    let (_, answers) = tokio::join!(guesses(), futures_util::future::join_all(right));
+    assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+}
+
+async fn a_key_is_shown_its_own_runs_in_flight() {
+    let mut hold = hold();
+    let functions = [hold.function.clone()].into_iter().collect();
+    let server = start(Setup { functions, ..with_keys() }).await;
+    let running = run(&server, "return hold()").bearer("all-key").begin().await;
+    hold.began.recv().await.expect("it began");
+    let shown =
+        async |bearer: &str| server.ask("GET", "/v1/stats").bearer(bearer).send().await.json()["runsInFlight"].clone();
+    assert_eq!((shown("all-key").await, shown("few-key").await), (json!(1), json!(0)));
+    hold.release.notify_one();
+    assert_eq!(read(running).await.status, 200);
+    assert_eq!(shown("all-key").await, json!(0));
 }

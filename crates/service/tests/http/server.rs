@@ -2,7 +2,7 @@
 
 use crate::harness::{Case, cases};
 use crate::processes;
-use crate::support::{Setup, hold, read, start};
+use crate::support::{Setup, hold, http, key, read, start};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +17,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_slow_reader_gets_the_whole_reply,
         an_idle_connection_is_closed_for_a_new_one,
         bodies_share_one_memory_budget,
+        the_bodies_of_one_key_leave_memory_to_others,
+        the_event_streams_of_one_key_leave_some_to_others,
         a_connection_serves_many_requests,
         ten_thousand_idle_connections_delay_no_run,
         a_shutdown_lets_runs_finish,
@@ -125,6 +127,47 @@ async fn bodies_share_one_memory_budget() {
         let body = json!({"code": "return 1", "context": {"a": "x".repeat(200 * 1024)}});
         assert_eq!(server.run(body).await["result"], json!(1));
     }
+}
+
+async fn the_bodies_of_one_key_leave_memory_to_others() {
+    let service = ServiceLimits { memory: 1024 * 1024, ..ServiceLimits::default() };
+    let server = start(Setup { http: http(vec![key("greedy"), key("other")]), service, ..Setup::default() }).await;
+    // Bodies whose ends do not come: the greedy key has as many as it gets.
+    let mut unfinished = Vec::new();
+    for _ in 0..12 {
+        let request = server.ask("POST", "/v1/run").bearer("greedy-key").header("Content-Type", "application/json");
+        let mut stream = request.header("Content-Length", "200000").begin().await;
+        let _ = stream.write_all(&[b' '; 150_000]).await;
+        unfinished.push(Box::pin(read(stream)));
+    }
+    let (refused, _, _unfinished) = futures_util::future::select_all(unfinished).await;
+    assert_eq!(refused.refusal(), "503 UNAVAILABLE");
+    let body = json!({"code": "return 1", "context": {"a": "x".repeat(200 * 1024)}}).to_string();
+    for _ in 0..3 {
+        let answer = server.ask("POST", "/v1/run").bearer("other-key").json(&body).send().await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    assert_eq!(server.ask("GET", "/v1/tools").bearer("other-key").send().await.status, 200);
+}
+
+async fn the_event_streams_of_one_key_leave_some_to_others() {
+    let server = start(Setup { http: http(vec![key("greedy"), key("other")]), ..Setup::default() }).await;
+    let open = async |bearer: &str| {
+        let mut stream = server.ask("GET", "/v1/events").bearer(bearer).begin().await;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.expect("an answer");
+        (String::from_utf8_lossy(&head).into_owned(), stream)
+    };
+    let mut streams = Vec::new();
+    let refused = loop {
+        let (head, stream) = open("greedy-key").await;
+        if head != "HTTP/1.1 200" {
+            break head;
+        }
+        streams.push(stream);
+    };
+    assert_eq!((refused.as_str(), streams.len()), ("HTTP/1.1 503", 64));
+    assert_eq!(open("other-key").await.0, "HTTP/1.1 200");
 }
 
 async fn a_connection_serves_many_requests() {

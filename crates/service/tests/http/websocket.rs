@@ -20,7 +20,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_remote_function_keeps_its_error_code,
         arguments_are_checked_before_they_are_sent,
         an_invalid_first_message_is_refused_with_a_pointer,
-        a_reply_to_no_call_ends_the_run,
+        an_invalid_reply_fails_its_call_only,
+        a_message_that_belongs_to_no_call_aborts_the_run_and_the_report_comes_last,
         a_reply_that_is_too_large_fails_its_call_only,
         a_message_that_is_too_large_fails_the_pending_calls_only,
         a_websocket_run_takes_the_output_options,
@@ -35,6 +36,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_caller_that_sends_and_reads_nothing_is_closed,
         a_websocket_without_a_first_message_is_closed,
         the_number_of_websockets_is_limited,
+        the_websockets_of_one_key_leave_some_to_others,
+        an_unfinished_message_counts_in_the_memory_of_bodies,
         a_websocket_needs_a_key,
         a_foreign_origin_cannot_open_a_websocket,
         a_shutdown_aborts_the_run_and_sends_its_report,
@@ -166,24 +169,54 @@ async fn an_invalid_first_message_is_refused_with_a_pointer() {
         (json!({"code": "", "timeoutMs": 0}), "/timeoutMs"),
         (json!({"code": "", "stage": true, "functions": {"twice": {"params": ["n"]}}}), "/stage"),
         (json!([]), ""),
+        (json!(["return 41 + 1", null, null, null, null, null, null, null, null, null, null, null]), ""),
+        (json!(null), ""),
     ] {
         let mut client = Client::open(&server, opening.clone()).await;
         let answer = client.hear().await.expect("an answer");
         assert_eq!(answer["error"]["pointer"], json!(pointer), "{opening}: {answer}");
+        assert!(!pointer.is_empty() || answer["error"]["message"] == "must be an object", "{answer}");
         assert_eq!(client.hear().await, None);
     }
 }
 
-async fn a_reply_to_no_call_ends_the_run() {
+async fn an_invalid_reply_fails_its_call_only() {
     let server = start(Setup::default()).await;
-    for (answer, pointer) in
-        [(json!({"call": 9, "result": 1}), "/call"), (json!({"call": 1, "result": 1, "error": "x"}), "/error")]
-    {
-        let mut client = Client::open(&server, lending("return wait()", json!({"wait": {}}))).await;
+    let code = "const said = []; for (let n = 0; n < 3; n++) try { said.push(await wait()) } catch (error) { said.push(error.message) } \
+                return said";
+    let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
+    for extra in [json!({"extra": 2}), json!({"error": "x"}), json!({})] {
+        let mut reply = json!({"call": client.called("wait").await, "result": 1});
+        reply.as_object_mut().expect("an object").extend(extra.as_object().cloned().expect("an object"));
+        client.say(reply).await;
+    }
+    let said = client.report().await["result"].clone();
+    let said: Vec<&str> = said.as_array().expect("a list").iter().map(|it| it.as_str().unwrap_or("1")).collect();
+    assert!(said[0].starts_with("the reply is invalid: unknown field `extra`"), "{said:?}");
+    assert_eq!(said[1..], ["the reply is invalid: a reply has a result or an error, not both", "1"]);
+}
+
+async fn a_message_that_belongs_to_no_call_aborts_the_run_and_the_report_comes_last() {
+    let server = start(Setup::default()).await;
+    for (message, warning) in [
+        (Message::text(r#"{"call": 9, "result": 1}"#), "no such call: 9"),
+        (Message::text(r#"{"result": 1}"#), "missing field `call`"),
+        (Message::text("[1]"), "must be an object"),
+        (Message::binary(b"{}".to_vec()), "messages must be text"),
+    ] {
+        let code = "await shop.find({ what: 'tea' }); return wait()";
+        let mut client = Client::open(&server, lending(code, json!({"wait": {}}))).await;
         client.called("wait").await;
-        client.say(answer).await;
-        assert_eq!(client.hear().await.expect("an answer")["error"]["pointer"], json!(pointer));
-        assert_eq!(client.hear().await, None);
+        client.0.send(message).await.expect("sent");
+        let report = client.report().await;
+        assert_eq!(report["code"], json!("ABORTED"), "{report}");
+        // What the run did is told.
+        assert_eq!(
+            (&report["calls"][0]["name"], &report["calls"][0]["state"]),
+            (&json!("shop.find"), &json!("applied"))
+        );
+        let warnings = report["warnings"].to_string();
+        assert!(warnings.contains("invalid message") && warnings.contains(warning), "{warnings}");
     }
 }
 
@@ -385,6 +418,54 @@ async fn the_number_of_websockets_is_limited() {
     drop(first);
     // The place is free as soon as the server has seen the end, which is a moment after the client has.
     while connect_async(&url).await.is_err() {}
+}
+
+/// A WebSocket of the holder of a key, or the status of the refusal.
+async fn connect_with(server: &Server, bearer: &str) -> Result<Client, u16> {
+    let mut request = format!("ws://{}/v1/run/ws", server.at).into_client_request().expect("a request");
+    request.headers_mut().insert("authorization", format!("Bearer {bearer}").parse().expect("a header"));
+    connect_async(request).await.map(|(client, _)| Client(client)).map_err(status)
+}
+
+async fn the_websockets_of_one_key_leave_some_to_others() {
+    let http = http(vec![key("greedy"), key("other")]);
+    let service = ServiceLimits { sockets: 8, ..ServiceLimits::default() };
+    let server = start(Setup { http, service, ..Setup::default() }).await;
+    let mut open = Vec::new();
+    let refused = loop {
+        match connect_with(&server, "greedy-key").await {
+            Ok(client) => open.push(client),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!((refused, open.len()), (503, 4));
+    assert!(connect_with(&server, "other-key").await.is_ok());
+}
+
+async fn an_unfinished_message_counts_in_the_memory_of_bodies() {
+    use tokio::io::AsyncWriteExt;
+    let (server, _hold) = narrow(ServiceLimits { memory: 256 << 10, ..ServiceLimits::default() }).await;
+    for (sent, is_refused) in [(10_000, false), (400_000, true)] {
+        let mut client = Client::connect(&server).await;
+        let MaybeTlsStream::Plain(stream) = client.0.get_mut() else { panic!("a plain stream") };
+        // A text frame of 1 MB, of which only the beginning is sent. The mask changes nothing.
+        let mut frame = vec![0x81, 0xff, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0];
+        frame.resize(frame.len() + sent, b' ');
+        // A server that refuses does not read to the end.
+        let _ = stream.write_all(&frame).await;
+        if is_refused {
+            let answer = client.hear().await.expect("an answer");
+            assert_eq!(answer["error"]["code"], json!("UNAVAILABLE"), "{answer}");
+        } else {
+            let metrics = server.get("/metrics").await.body;
+            assert!(metrics.contains("toolgate_body_bytes 0"), "the first bytes are free: {metrics}");
+        }
+    }
+    // It is given back.
+    assert_eq!(
+        server.run(json!({"code": "return 1", "context": {"a": "x".repeat(200_000)}})).await["result"],
+        json!(1)
+    );
 }
 
 fn status(error: Error) -> u16 {
