@@ -187,6 +187,26 @@ async fn a_kept_result_is_read_by_its_caller_alone_at_every_door() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_caller_with_many_kept_results_removes_none_of_another_caller() {
+    let mut config = configuration();
+    config["toolgate"]["limits"] = json!({ "result_store": "1 MB" });
+    let home = home_with(&config);
+    let mut http = HttpDoor::start(Setting::Home(home.path())).await;
+    let run = |length: usize| json!({ "code": format!("return 'x'.repeat({length})"), "maxOutputSize": 1000 });
+    http.use_key("all-key");
+    let kept = http.post("/v1/run", &run(20_000), "").await;
+    let id = kept["output"]["resultId"].as_str().unwrap_or_else(|| panic!("a kept result: {kept}")).to_owned();
+    http.use_key("no-backends-key");
+    for _ in 0..6 {
+        let kept = http.post("/v1/run", &run(300_000), "").await;
+        assert!(kept["output"]["resultId"].is_string(), "{kept}");
+    }
+    http.use_key("all-key");
+    let read = http.get(&format!("/v1/results/{id}")).await;
+    assert!(read.to_string().contains("xxxx"), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_door_gives_a_program_more_time_than_is_configured() {
     let home = home_with(&configuration());
     let mut http = HttpDoor::start(Setting::Home(home.path())).await;

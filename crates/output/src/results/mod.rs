@@ -1,7 +1,7 @@
 //! The store of full results, for answers that show only a part.
 //!
 //! A full result can be read by key path, by line range or by search, or be the input of a program. The store is limited
-//! in bytes and time, and removes the oldest result first. A server keeps results in memory; the command line keeps them
+//! in bytes and time, and removes the oldest result first, in memory that of the owner with the most. A server keeps results in memory; the command line keeps them
 //! in a private directory, because the process that reads is not the one that ran.
 //!
 //! # Layout

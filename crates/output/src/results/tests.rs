@@ -83,6 +83,23 @@ fn the_oldest_makes_room() {
 }
 
 #[test]
+fn room_is_made_at_the_owner_that_has_the_most() {
+    let store = ResultStore::new(ResultLimits { max_bytes: 20_000, ..ResultLimits::default() });
+    let (modest, greedy) = (store.of("modest"), store.of("greedy"));
+    let first = keep(&modest, &"m".repeat(4_000));
+    let ids: Vec<_> = (0..50).map(|_| keep(&greedy, &"g".repeat(3_000))).collect();
+    assert!(modest.get(&first).is_ok(), "the older one of an owner with less stays");
+    let kept = ids.iter().filter(|id| greedy.get(id).is_ok()).count();
+    assert_eq!(kept, 4, "a greedy owner has what is left");
+    assert!(ids.iter().rev().take(4).all(|id| greedy.get(id).is_ok()), "its newest");
+    // One large result makes room at the owner with the most, and then at others.
+    let large = keep(&modest, &"m".repeat(15_000));
+    assert!(modest.get(&large).is_ok() && greedy.get(&ids[48]).is_err() && greedy.get(&ids[49]).is_ok());
+    let other = keep(&greedy, &"g".repeat(18_000));
+    assert!(greedy.get(&other).is_ok() && modest.get(&large).is_err());
+}
+
+#[test]
 fn what_is_larger_than_the_store_is_not_kept_and_evicts_nothing() {
     each_place(20_000, |store, _| {
         let id = keep(&store, "small");
