@@ -221,12 +221,14 @@ fn every_decision_is_in_the_index() {
     }
 }
 
-/// The crates of the workspace that a manifest names outside its tests.
+/// The crates of the workspace that a manifest names outside its tests, on any platform.
 fn dependencies(folder: &str) -> BTreeSet<String> {
     let manifest = read(&format!("{folder}/Cargo.toml"));
-    let (_, rest) = manifest.split_once("[dependencies]").expect("dependencies");
-    let own = rest.split("\n[").next().unwrap_or_default();
-    let names = own.lines().filter_map(|line| line.strip_prefix("toolgate-"));
+    let sections = manifest.split("\n[").filter_map(|section| section.split_once("]\n"));
+    let is_own =
+        |head: &str| head == "dependencies" || (head.starts_with("target.") && head.ends_with(".dependencies"));
+    let own = sections.filter(|(head, _)| is_own(head));
+    let names = own.flat_map(|(_, lines)| lines.lines()).filter_map(|line| line.strip_prefix("toolgate-"));
     names.map(|rest| rest.chars().take_while(char::is_ascii_alphabetic).collect()).collect()
 }
 
