@@ -72,7 +72,9 @@ async fn redis_holds_a_hash_under_a_key_with_a_ttl() {
     let hash = record["tokenHash"].take();
     assert_eq!(hash.as_str().map(str::len), Some(64));
     let functions = ["add", "api.list"];
-    let expected = serde_json::json!({"tokenHash": null, "expiresAt": session.expires_at, "functions": functions, "owner": "alice"});
+    let expected = serde_json::json!({
+        "tokenHash": null, "expiresAt": session.expires_at, "functions": functions, "owner": "alice", "ownerKey": "of her key",
+    });
     assert_eq!(record, expected);
 }
 
