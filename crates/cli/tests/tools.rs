@@ -39,14 +39,9 @@ fn the_ledger_is_in_the_report() {
 }
 
 #[test]
-fn a_returned_string_is_json_with_tools_too() {
-    for args in [&["run", "-", "--tools", DEMO][..], &["run", "-"], &["run", "-", "--max-output", "1000"]] {
-        let ran = toolgate_with_input(args, "/* notes */ return 'two\\nlines'");
-        assert_eq!(ran.stdout, "\"two\\nlines\"\n", "{args:?}");
-    }
-    // What does not fit is cut as for an agent.
-    let ran = toolgate_with_input(&["run", "-", "--max-output", "1000"], "return 'x '.repeat(2000)");
-    assert!(ran.stdout.starts_with("x x ") && ran.stdout.len() < 1_200, "{ran:?}");
+fn a_returned_string_is_the_text_it_is() {
+    let ran = toolgate_with_input(&["run", "-", "--tools", DEMO], "return 'two\\nlines'");
+    assert_eq!(ran.stdout, "two\nlines\n");
 }
 
 #[test]

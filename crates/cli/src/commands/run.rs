@@ -1,7 +1,6 @@
 //! `toolgate run`: a program from a file, its result on standard output.
 //!
-//! With tools, of a scripted file or of real servers, the calls are listed, and a result that is too long for an agent is shown in
-//! part where standard output is no terminal.
+//! With tools, of a scripted file or of real servers, the result is shaped and the calls are listed.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -119,11 +118,7 @@ fn over_script(args: &RunArgs, request: RunRequest) -> anyhow::Result<(RunReport
     Ok((run_once(args.bounds.sandbox.isolation(), bridge, request), OutputSettings::default()))
 }
 
-fn is_text(json: &str) -> bool {
-    json.starts_with('"')
-}
-
-/// Prints the result: JSON, or as much of it as an agent would get.
+/// Prints the text that an agent would get.
 pub(super) fn print_shaped(
     report: &Report,
     max_output: Option<u64>,
@@ -144,12 +139,7 @@ pub(super) fn print_shaped(
         }
     };
     let response = toolgate_output::shape(value.get(), &settings, intent, &mut keep);
-    // A text that is shown whole is JSON like any other result; one that is cut is what an agent would get.
-    if is_text(value.get()) && toolgate_json::unquote(value.get()) == response.text {
-        out(escape::json(value.get()))?;
-    } else {
-        out(escape::text(&response.text))?;
-    }
+    out(escape::text(&response.text))?;
     if let Some(id) = response.result_id {
         note(Style::stderr().faint(format_args!("the whole result: toolgate result {id}")));
     }
