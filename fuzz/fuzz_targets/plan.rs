@@ -10,7 +10,7 @@ use oxc::{allocator::Allocator, parser::Parser, span::SourceType};
 use serde_json::Value;
 use toolgate_plan::{
     ArgumentFault, Arguments, Call, FailureFacts, Form, Parameters, Plan, Position, Preflight, Program, SyntaxFault,
-    Tools, caret, compile, hint_for, plan, preflight, script, validate_code,
+    Tools, UnusableText, caret, compile, hint_for, plan, preflight, script, validate_code,
 };
 use toolgate_wire::Profile;
 
@@ -56,7 +56,7 @@ fuzz_target!(|text: &str| {
     let looked_over = preflight(text, &Anything);
     match &looked_over {
         Ok(found) => check_preflight(text, found),
-        Err(fault) => check_fault(text, fault),
+        Err(UnusableText::Syntax(fault) | UnusableText::Call(fault)) => check_fault(text, fault),
     }
     match plan(text, &Anything) {
         Plan::Fault(fault) | Plan::BadCall(fault) => check_fault(text, &fault),
