@@ -25,7 +25,7 @@ pub struct QuestionWatch {
 
 #[derive(Debug, Default)]
 struct Noticed {
-    /// Calls that were sent and may change something. One that was refused is none of them.
+    /// Calls that were sent and may change something; refused calls are not in it.
     changes: HashMap<u64, Change>,
     /// Questions that wait for calls that are open.
     questions: usize,

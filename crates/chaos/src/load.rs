@@ -185,7 +185,7 @@ impl Tally {
         let caught_as_told = is_ok && program.effects > 0 && value.and_then(Value::as_u64) == Some(applied);
         let fault = match code {
             _ if caught_as_told => None,
-            // A search tells of servers whose tools it does not know yet.
+            // While a server starts, a search lists it among those whose tools are not known yet.
             _ if is_search_of_some(program, value) => None,
             _ if is_ok => Some("a wrong value"),
             Some("MEMORY") if !program.fills_memory => Some("a run that was killed is said to have used up its memory"),

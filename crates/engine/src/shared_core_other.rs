@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-/// There is none.
+/// A set of cores. It has no values here: this system cannot bind a thread to a core.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CpuSet {}
 
-/// There is none.
+/// The core that a run shares with its worker. It has no values here, as [`CpuSet`] has none.
 pub(crate) struct SharedCore {
     cores: CpuSet,
     pub(crate) until: Instant,

@@ -20,7 +20,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(target_os = "linux"),
-    allow(dead_code, reason = "a zygote prepares its interpreter, and there is none")
+    allow(dead_code, reason = "only a zygote uses what prepares an interpreter, and zygotes exist on Linux alone")
 )]
 
 use std::rc::Rc;

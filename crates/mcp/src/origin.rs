@@ -27,7 +27,7 @@ pub struct RequestOrigin {
     pub request_id: String,
     /// The revision of the protocol: the one that it names, or that of its legacy session.
     pub protocol: Option<&'static str>,
-    /// The client's number in this process: requests with the same number are of one session. Zero where there is none.
+    /// The client's number in this process: requests with the same number are of one session. Zero outside of a session.
     pub session: u64,
     /// How the client is connected: `pipe` or `tcp`; empty where there was no MCP.
     pub transport: &'static str,

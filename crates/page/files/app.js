@@ -128,7 +128,7 @@ async function begin() {
       const what = `${visible(data.backend, 80)}.${visible(data.tool, 120)} changed its ${data.parts.join(" and ")}`;
       context.announce(`${what}: read what it says now before you rely on it`);
     }
-    // What happened before a stream began, or between two of them, was told to nobody.
+    // A stream has no events from before it began, so a view that depends on them loads its data again.
     shown?.onEvent?.(kind === "begin" ? "lagged" : kind, data);
   }, listening.signal);
   route();

@@ -17,7 +17,7 @@ export function keptRuns() {
     clearTimeout(timer);
     try {
       const { runs, next } = await get(`/v1/runs${query({ limit: MAX_RUNS })}`);
-      const content = () => (runs.length > 0 ? listed(runs, next) : notice("There are none."));
+      const content = () => (runs.length > 0 ? listed(runs, next) : notice("No durable runs are kept."));
       refill(body, JSON.stringify([runs, next]), content);
     } catch (error) {
       const isAbsent = error instanceof ApiError && error.status === 404;

@@ -17,7 +17,7 @@
 //! - [`stage`]: writes that are reviewed together before any is sent
 //! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `kept_notes`: what is noted of durable ones
 //!   until they end; `metrics`: counters and log lines;
-//!   `listen`: who is told of every run; `later`: the thread that tells of ends
+//!   `listen`: listeners that are notified of every run; `later`: the thread that notifies them of ends
 
 #![forbid(unsafe_code)]
 

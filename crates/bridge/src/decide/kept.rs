@@ -76,9 +76,9 @@ pub(super) fn was_answered_for(decision: &PolicyDecision, before: &PolicyDecisio
 }
 
 impl CallPolicy {
-    /// Counts a call of a run that goes on from its record if it was sent, for the rule that is about it now. Which rule let it
-    /// through then is not in the record: the one that does now is noted, and nothing where the policy of now would have asked
-    /// or refused, which nobody decided.
+    /// Counts a call that a run repeats from its record, if it was sent, for the rule that matches it now. The record does not
+    /// name the rule that allowed the call then, so the rule that allows it now is noted. Where the policy now asks or denies,
+    /// nothing is noted: no such decision was made about this call.
     pub(crate) fn note_repeated(
         &self,
         subject: &Subject,

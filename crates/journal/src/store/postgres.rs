@@ -35,7 +35,7 @@ impl PostgresStore {
     /// The store behind this address, `postgres://…`. Its tables are made when they are not there.
     ///
     /// # Errors
-    /// If the address is none, or the database cannot be reached.
+    /// If the address is invalid, or the database cannot be reached.
     pub async fn connect(address: &str) -> Result<Self, StoreError> {
         let connections = Connections::new(address, MAX_CONNECTIONS, OPERATION_TIMEOUT)?;
         connections.make_tables(&SCHEMA.replace("BYTES", "BYTEA")).await?;

@@ -409,7 +409,7 @@ pub trait Service: Send + Sync + 'static {
         true
     }
 
-    /// Told of each request before it is served. What it returns, if anything, hears of the end.
+    /// Called before each request is served. A record that it returns is notified when the request ends.
     fn observe(&self, request: &BegunRequest<'_>) -> Option<Box<dyn RequestRecord>> {
         let _ = request;
         None

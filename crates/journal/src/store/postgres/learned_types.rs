@@ -74,7 +74,7 @@ impl LearnedTypeTable {
     /// The table behind this address, `postgres://…`, for shapes of this version. It is made when it is not there.
     ///
     /// # Errors
-    /// If the address is none, or the database cannot be reached.
+    /// If the address is invalid, or the database cannot be reached.
     pub async fn connect(address: &str, version: u32) -> Result<Self, StoreError> {
         let connections = Connections::new(address, MAX_CONNECTIONS, OPERATION_TIMEOUT)?;
         connections.make_tables(SCHEMA).await?;
