@@ -14,7 +14,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::call::{CallError, CallOptions, CallReply, ReplyMode, WhenUnready, http_status};
+use super::call::{CallError, CallOptions, CallReply, LoginReason, ReplyMode, WhenUnready, http_status};
 use super::spec::{BackendKind, BackendSpec, StartTime};
 use super::state::{BackendChange, BackendEvent, BackendState, BackendStats};
 use super::supervisor::supervise;
@@ -22,7 +22,7 @@ use tool_notices::{ago, latest_changes, left_out_notices, note_changes, recent_c
 use toolgate_catalog::Tool;
 use toolgate_catalog::cache::ChangedTool;
 use toolgate_engine::{Permit, TurnQueue};
-use toolgate_mcp::client::auth::{AuthError, LoginVersion};
+use toolgate_mcp::client::auth::{AuthError, LoginVersion, MissingScopes};
 use toolgate_mcp::client::{
     LeftOutTools, LinkError, McpSession, StderrTail, ToolCallOptions, ToolChange, ToolFingerprints, ToolName, Watchlist,
 };
@@ -368,7 +368,20 @@ impl Backend {
     }
 
     fn needs_login(&self, named: &[String], scopes: Vec<String>) -> CallError {
-        CallError::NeedsLogin { command: self.shared.login_command(named), scopes }
+        CallError::NeedsLogin { command: self.shared.login_command(named), scopes, reason: LoginReason::Missing }
+    }
+
+    /// A login whose scopes do not cover a call.
+    fn needs_scopes(&self, scopes: Vec<String>, missing: MissingScopes) -> CallError {
+        let asks_for_more = match missing {
+            MissingScopes::Named => return self.needs_login(&scopes.clone(), scopes),
+            MissingScopes::UnnamedWithMoreToAsk => true,
+            MissingScopes::Unnamed => false,
+        };
+        let setting = self.shared.spec.kind.scopes_setting();
+        let reason = LoginReason::UnnamedScopes { setting, asks_for_more };
+        // Without a scope it asks for those of the configuration and of the server's metadata.
+        CallError::NeedsLogin { command: self.shared.login_command(&[]), scopes, reason }
     }
 
     pub(super) fn explain(&self, error: LinkError) -> CallError {
@@ -378,6 +391,7 @@ impl Backend {
                 CallError::Crashed { reason: closing.reason.clone(), stderr: closing.stderr.clone() }
             }
             LinkError::Unreachable(reason) => CallError::Unreachable { reason },
+            LinkError::InvalidArguments(reason) => CallError::InvalidArguments { reason },
             LinkError::Rejected(error) => {
                 CallError::Rejected { code: error.code, message: error.message, data: error.data }
             }
@@ -397,7 +411,7 @@ impl Backend {
                 }
                 self.needs_login(&[], scopes)
             }
-            LinkError::Auth(AuthError::ScopesRequired { scopes }) => self.needs_login(&scopes.clone(), scopes),
+            LinkError::Auth(AuthError::ScopesRequired { scopes, missing }) => self.needs_scopes(scopes, missing),
             LinkError::Auth(error) => CallError::Auth(error),
             LinkError::Protocol(reason) => CallError::Protocol { reason },
         }

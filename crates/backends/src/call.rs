@@ -105,6 +105,39 @@ pub enum Effect {
     Unknown,
 }
 
+/// Why a call needs a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoginReason {
+    /// There is none, or it does not cover the call and the server names the scopes that are missing.
+    Missing,
+    /// It does not cover the call, and the server does not say which scopes are missing.
+    UnnamedScopes {
+        /// The setting that has the scopes of the login.
+        setting: String,
+        /// Whether the command asks for scopes that the login does not have.
+        asks_for_more: bool,
+    },
+}
+
+impl LoginReason {
+    /// What happened, and what a person does about it.
+    pub(super) fn sentence(&self, command: &str, scopes: &[String]) -> String {
+        let unnamed = "the server wants more rights than the login has, and does not say which";
+        match self {
+            Self::Missing => format!("a login is needed: run `{command}`"),
+            Self::UnnamedScopes { setting, asks_for_more: true } => format!(
+                "{unnamed}: run `{command}`, which asks for {}; if that is not enough, add the scopes that the server's \
+                 documentation names to `{setting}` of the server and run it again",
+                scopes.join(", ")
+            ),
+            Self::UnnamedScopes { setting, asks_for_more: false } => format!(
+                "{unnamed}: add the scopes that the server's documentation names to `{setting}` of the server, then run \
+                 `{command}`"
+            ),
+        }
+    }
+}
+
 /// Why a call produced no value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CallError {
@@ -139,6 +172,12 @@ pub enum CallError {
         requests: Value,
         /// What the server wants back with the answers.
         state: Option<String>,
+    },
+    /// The arguments cannot be sent to this backend, so it never had the call.
+    #[error("the arguments cannot be sent: {reason}")]
+    InvalidArguments {
+        /// What is wrong with them.
+        reason: String,
     },
     /// No answer in time.
     #[error("no answer within {} ms", .after.as_millis())]
@@ -209,12 +248,14 @@ pub enum CallError {
         limit: usize,
     },
     /// A person has to log in, or to log in again for more; the server did not execute the call.
-    #[error("a login is needed: run `{command}`")]
+    #[error("{}", .reason.sentence(.command, .scopes))]
     NeedsLogin {
         /// The command that does it.
         command: String,
         /// The scopes to ask for.
         scopes: Vec<String>,
+        /// Why it is needed.
+        reason: LoginReason,
     },
     /// There is no token for the server; it did not execute the call.
     #[error("{0}")]
@@ -237,7 +278,7 @@ impl CallError {
                 Effect::NotSent
             }
             Self::Cancelled { sent: false } | Self::OverBudget { sent: false, .. } => Effect::NotSent,
-            Self::NeedsLogin { .. } | Self::Auth(_) => Effect::NotSent,
+            Self::NeedsLogin { .. } | Self::Auth(_) | Self::InvalidArguments { .. } => Effect::NotSent,
             // An HTTP API that failed while it had the request may have carried it out.
             Self::Tool(fault) if http_status(fault).is_some_and(|status| status >= 500) => Effect::Unknown,
             Self::Tool(_) | Self::Rejected { .. } | Self::InputRequired { .. } => Effect::Failed,

@@ -25,7 +25,7 @@ mod state;
 mod supervisor;
 
 pub use backend::Backend;
-pub use call::{CallError, CallOptions, CallReply, Effect, ReplyMode, WhenUnready};
+pub use call::{CallError, CallOptions, CallReply, Effect, LoginReason, ReplyMode, WhenUnready};
 pub use lists::WatchError;
 pub use login::LoginSpec;
 pub use login::quoted;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolgate_functions::http::{AllowList, FetchError, Fetcher, Guard, HttpLimits, HttpRequest};
 use toolgate_functions::idempotency;
-use toolgate_mcp::client::{Closing, LinkError, LocalResult, LocalServer, RpcError};
+use toolgate_mcp::client::{Closing, LinkError, LocalResult, LocalServer};
 use toolgate_mcp::{TreeError, process_budget, tree_bytes};
 use toolgate_openapi::{
     AnswerFuture, Api, ApiAnswer, ApiCallError, ApiRequest, ApiSettings, ApiTransport, Credentials, DocumentBundle,
@@ -27,9 +27,6 @@ use url::Url;
 
 use super::api_login::{ApiLogin, LoginTransport, placeholder};
 use super::login::LoginSpec;
-
-/// The JSON-RPC code of a call with arguments that cannot be sent.
-const INVALID_PARAMS: i64 = -32602;
 
 /// Largest metadata of an authorization server, in bytes.
 const MAX_METADATA_BYTES: usize = 256 << 10;
@@ -267,9 +264,8 @@ impl LocalServer for ApiServer {
 
 fn link_error(error: ApiCallError) -> LinkError {
     match error {
-        ApiCallError::Unknown(_) | ApiCallError::Arguments(_) => {
-            LinkError::Rejected(RpcError { code: INVALID_PARAMS, message: error.to_string(), data: None })
-        }
+        ApiCallError::Unknown(_) | ApiCallError::Arguments(_) => LinkError::InvalidArguments(error.to_string()),
+        ApiCallError::Transport(TransportError::Unsendable(reason)) => LinkError::InvalidArguments(reason),
         ApiCallError::Transport(TransportError::NotSent(reason)) => LinkError::Unreachable(reason),
         ApiCallError::Transport(TransportError::TooLarge { cap }) => LinkError::TooLarge { limit: cap },
         ApiCallError::Transport(TransportError::TooManyValues { limit }) => LinkError::TooManyValues { limit },
@@ -395,16 +391,16 @@ fn transport_error(error: FetchError) -> TransportError {
         | FetchError::Network(_) => TransportError::Lost(error.to_string()),
         FetchError::Shape(_)
         | FetchError::Url(_)
-        | FetchError::Scheme(_)
-        | FetchError::CredentialsInUrl
-        | FetchError::Refused(_)
-        | FetchError::Egress(_)
         | FetchError::Method(_)
         | FetchError::BodyNotAllowed(_)
         | FetchError::HeaderForbidden(_)
         | FetchError::HeaderInvalid(_)
         | FetchError::RequestHeadersTooLarge
-        | FetchError::RequestTooLarge { .. }
+        | FetchError::RequestTooLarge { .. } => TransportError::Unsendable(error.to_string()),
+        FetchError::Scheme(_)
+        | FetchError::CredentialsInUrl
+        | FetchError::Refused(_)
+        | FetchError::Egress(_)
         | FetchError::Unreachable(_)
         | FetchError::NoClient(_) => TransportError::NotSent(explained(&error)),
     }

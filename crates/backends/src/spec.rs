@@ -94,7 +94,9 @@ impl BackendSpec {
                 Redactor::new(&api.auth).and(Redactor::new(&api.headers.iter().cloned().collect()))
             }
         };
-        own.and(self.secrets.clone())
+        let client = self.kind.login().and_then(|login| login.settings.client.preregistered.as_ref());
+        let client_secret = client.and_then(|client| client.secret.as_ref()).map(|secret| secret.expose());
+        own.and_values(client_secret).and(self.secrets.clone())
     }
 }
 
@@ -126,6 +128,17 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
+    /// The setting with the scopes of the login, as the configuration spells it.
+    pub(crate) fn scopes_setting(&self) -> String {
+        match self {
+            Self::OpenApi(api) => match &api.login {
+                Some((scheme, _)) => format!("auth.{scheme}.scopes"),
+                None => "auth.scopes".to_owned(),
+            },
+            Self::Http { .. } | Self::Stdio { .. } => "auth.scopes".to_owned(),
+        }
+    }
+
     /// How to log in, where that is possible.
     pub fn login(&self) -> Option<&LoginSpec> {
         match self {

@@ -17,7 +17,7 @@ use super::backend::Shared;
 use super::openapi::{self, ApiServer, ApiSpec, OpenFailure};
 use super::spec::{BackendKind, StartTime};
 use super::state::{BackendChange, BackendState};
-use toolgate_mcp::client::auth::{AuthError, LoginVersion};
+use toolgate_mcp::client::auth::{AuthError, LoginVersion, MissingScopes};
 use toolgate_mcp::client::{
     Closing, HttpLink, Inbox, Launch, Link, LinkError, ListKind, LocalLink, McpSession, Protocol, Redactor, StdioLink,
     ToolListing, Transport,
@@ -309,8 +309,13 @@ fn failure_of(error: LinkError, shared: &Shared) -> StartFailure {
         LinkError::Auth(AuthError::LoginRequired { .. }) => {
             StartFailure::NeedsLogin { command: shared.login_command(&[]) }
         }
-        LinkError::Auth(AuthError::ScopesRequired { scopes }) => {
+        LinkError::Auth(AuthError::ScopesRequired { scopes, missing: MissingScopes::Named }) => {
             StartFailure::NeedsLogin { command: shared.login_command(&scopes) }
+        }
+        LinkError::Auth(AuthError::ScopesRequired { .. }) => {
+            let setting = shared.spec.kind.scopes_setting();
+            tracing::warn!(backend = &*shared.name, reason, setting, "the login does not cover its start");
+            StartFailure::NeedsLogin { command: shared.login_command(&[]) }
         }
         _ => StartFailure::Temporary { reason, stderr: shared.stderr.shown(), died: false },
     }

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_catalog::ToolRef;
 use toolgate_engine::HostError;
+use toolgate_journal::entry::AllowedBy;
 use toolgate_policy::{Action, CallCounts, Cause, Foreknown, Policy, PolicyCall, PolicyDecision, Rule};
 use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallErrorCode, CallId, Profile};
@@ -108,7 +109,7 @@ impl RunCalls {
 
     /// Notes what was decided about a call, where that is more than that no rule is about it.
     fn note(&self, call_id: u64, decision: DecisionRecord) {
-        if decision.rule.is_some() || decision.action != Action::Allow.name() {
+        if is_worth_noting(&decision) {
             self.decisions.lock().insert(call_id, decision);
         }
     }
@@ -192,7 +193,11 @@ impl CallPolicy {
                 Err(denied(subject, &decision))
             }
             (action, Counting::Counted(counted)) => {
-                record.verdict = (action == Action::Ask).then_some("remembered");
+                let remembered = action == Action::Ask;
+                record.verdict = remembered.then_some("remembered");
+                if let Some((approver, call)) = asked.approver_of_call().filter(|_| is_worth_noting(&record)) {
+                    approver.lets_through(call, AllowedBy { rule: record.rule.clone(), remembered });
+                }
                 note(record);
                 Ok((arguments, counted))
             }
@@ -522,6 +527,11 @@ pub fn foresee(policy: &Policy, found: ToolRef<'_>, caller: &str, arguments: Opt
 fn noted(decision: &PolicyDecision) -> DecisionRecord {
     let rule = decision.rule.as_ref().map(|rule| rule.id.clone());
     DecisionRecord { action: decision.action.name(), rule, ..DecisionRecord::default() }
+}
+
+/// Whether a decision says more than that no rule is about the call.
+fn is_worth_noting(decision: &DecisionRecord) -> bool {
+    decision.rule.is_some() || decision.action != Action::Allow.name()
 }
 
 /// How rules name the caller.

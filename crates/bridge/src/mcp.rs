@@ -139,6 +139,7 @@ fn describe(error: &CallError) -> (CallErrorCode, Option<Value>) {
             (CallErrorCode::Rejected, Some(json!({ "code": code, "message": message, "data": data })))
         }
         CallError::InputRequired { requests, .. } => (CallErrorCode::InputRequired, Some(requests.clone())),
+        CallError::InvalidArguments { .. } => (CallErrorCode::InvalidArguments, None),
         CallError::Timeout { .. } => (CallErrorCode::Timeout, None),
         CallError::Crashed { stderr, .. } => (CallErrorCode::Crashed, Some(json!({ "stderr": stderr }))),
         CallError::NotReady { state, .. } if state.may_become_ready() => (CallErrorCode::NotReady, None),
@@ -149,7 +150,7 @@ fn describe(error: &CallError) -> (CallErrorCode, Option<Value>) {
         CallError::Http { status, .. } => (CallErrorCode::Http, Some(json!({ "status": status }))),
         CallError::TooLarge { .. } | CallError::TooManyValues { .. } => (CallErrorCode::TooLarge, None),
         CallError::OverBudget { .. } => (CallErrorCode::OverBudget, None),
-        CallError::NeedsLogin { command, scopes } => {
+        CallError::NeedsLogin { command, scopes, .. } => {
             (CallErrorCode::NeedsLogin, Some(json!({ "command": command, "scopes": scopes })))
         }
         CallError::Auth(_) => (CallErrorCode::LoginFailed, None),

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
+use toolgate_plan::words;
 
 use super::Tool;
 use super::arguments::{ArgumentProblem, Checker, SchemaMemory};
@@ -132,16 +133,17 @@ impl Backend {
     }
 
     /// `{name, tools: [name | {name, id}]}`, as the sandbox reads it. Serialised once, because every program that uses the
-    /// backend asks for it.
+    /// backend asks for it. A tool whose own name JavaScript calls by itself is listed by its identifier alone: with a `then`,
+    /// `await` of the backend would call the tool.
     pub fn listing(&self) -> &str {
         self.tool_set.listing.get_or_init(|| Self::list(self.name(), self.tools()))
     }
 
     /// Such a listing of some tools.
     pub fn list<'t>(backend: &str, tools: impl IntoIterator<Item = &'t ToolEntry>) -> String {
-        let tools = tools.into_iter().map(|entry| match (&entry.tool.name, &entry.identifier) {
-            (name, id) if name == id => json!(name),
-            (name, id) => json!({ "name": name, "id": id }),
+        let tools = tools.into_iter().map(|entry| match entry.spellings().as_slice() {
+            [id, name] => json!({ "name": name, "id": id }),
+            _ => json!(entry.identifier),
         });
         json!({ "name": backend, "tools": tools.collect::<Vec<_>>() }).to_string()
     }
@@ -207,6 +209,14 @@ impl ToolEntry {
     /// Its identifier in programs.
     pub fn identifier(&self) -> &str {
         &self.identifier
+    }
+
+    /// The properties of its backend that it is in programs: its identifier, and its own name where that is another one and
+    /// JavaScript does not call it by itself.
+    pub(super) fn spellings(&self) -> Vec<&str> {
+        let own = self.tool.name.as_str();
+        let is_other = own != self.identifier && !words::is_called_implicitly(own);
+        std::iter::once(self.identifier.as_str()).chain(is_other.then_some(own)).collect()
     }
 
     /// The violations of the input schema by `arguments`; empty if there are none or the schema cannot be compiled.
@@ -292,6 +302,13 @@ mod tests {
         let catalog = Catalog::new(vec![backend(&["plain", "with-hyphen"])]);
         let listing = catalog.backend("b").unwrap().listing().to_owned();
         assert_eq!(listing, r#"{"name":"b","tools":["plain",{"name":"with-hyphen","id":"with_hyphen"}]}"#);
+        let called = Catalog::new(vec![backend(&["then", "toJSON", "constructor"])]);
+        let expected = r#"{"name":"b","tools":[{"name":"constructor","id":"constructor_"},"then_","toJSON_"]}"#;
+        assert_eq!(
+            called.backend("b").unwrap().listing(),
+            expected,
+            "what JavaScript calls by itself is an identifier alone"
+        );
         let changed = catalog.with(backend(&["other"]));
         assert_eq!(changed.backend("b").unwrap().listing(), r#"{"name":"b","tools":["other"]}"#);
         assert_eq!(catalog.backend("b").unwrap().listing(), listing);

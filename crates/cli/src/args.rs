@@ -1,6 +1,7 @@
 //! What can be typed: commands, flags and the help that teaches them.
 
 pub(crate) mod bench;
+mod examples;
 pub(crate) mod log;
 pub(crate) mod logins;
 pub(crate) mod policy;
@@ -56,11 +57,13 @@ pub(crate) enum Command {
     ///
     /// On standard input and output, which is how MCP clients start it; or over HTTP. Answers at once from the tool cache
     /// while the servers start. Changes of the configuration file are picked up while it runs.
+    #[command(after_help = examples::SERVE)]
     Serve(ServeArgs),
     /// Open the page in the browser: backends, runs, tools, a playground
     ///
     /// Serves it at an address of this machine until Ctrl-C, and prints a link that signs one browser in. `serve --http`
     /// has the same page at its address, for a key or the token of its user.
+    #[command(after_help = examples::UI)]
     Ui(UiArgs),
     /// Be one gateway for all windows: `serve` attaches to it while it runs
     ///
@@ -76,37 +79,45 @@ pub(crate) enum Command {
     /// Write a first configuration file
     Init(InitArgs),
     /// Take over the servers that MCP clients on this machine have
+    #[command(after_help = examples::IMPORT)]
     Import(ImportArgs),
     /// Add a server to the configuration: a program after --, a URL, or an HTTP API with an OpenAPI document
     Add(AddArgs),
     /// Remove a server from the configuration
     Remove(RemoveArgs),
     /// Connect to all servers and show state, tools, latency and logins
+    #[command(after_help = examples::LIST)]
     List(ListArgs),
     /// Log in at a server that asks for it, with a browser
     ///
     /// Prints a URL, and opens it in a browser where there is one. The browser comes back to this machine by itself. From
     /// another machine, open the URL there and paste the address of the page that it ends at, which cannot be shown there.
+    #[command(after_help = examples::LOGIN)]
     Login(LoginArgs),
     /// Forget the login at a server
     Logout(LogoutArgs),
     /// Keep secrets in the keyring of the system, or in encrypted files, for ${keyring:NAME} in configurations
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::SECRET)]
     Secret(SecretCommand),
     /// Find tools by what they do
+    #[command(after_help = examples::SEARCH)]
     Search(SearchArgs),
     /// Describe a tool: schema, types, a ready call
+    #[command(after_help = examples::DESCRIBE)]
     Describe(DescribeArgs),
     /// Call a tool
+    #[command(after_help = examples::CALL)]
     Call(CallArgs),
     /// About the rules that allow, ask about or deny tool calls
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::POLICY)]
     Policy(PolicyCommand),
     /// Print TypeScript declarations of all tools, for editors
+    #[command(after_help = examples::TYPES)]
     Types(TypesArgs),
     /// Put Toolgate into the configuration of an MCP client; a backup is kept
     ///
     /// Servers that Toolgate serves can be taken out of the client in the same step, so that they are not started twice.
+    #[command(after_help = examples::CONNECT)]
     Connect(ConnectArgs),
     /// Take Toolgate out of an MCP client, and put back what `connect` took out
     Disconnect(DisconnectArgs),
@@ -127,7 +138,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Man,
     /// About API keys of the HTTP service
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::KEY)]
     Key(KeyCommand),
     /// Be a small MCP server: issues, notes, a clock, a slow tool, a failing tool
     ///
@@ -181,14 +192,16 @@ pub(crate) enum Command {
     #[command(after_help = COMPUTE_EXAMPLES)]
     Compute(ComputeArgs),
     /// About the audit log
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::AUDIT)]
     Audit(AuditCommand),
     /// Show the log lines of `serve` and `ui`, also of those that an MCP client started
+    #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
     /// Show what confines programs on this machine, layer by layer
     ///
     /// Starts a real worker and looks at it from outside; no other program is executed. Exit code 0 when programs can be run in a process of their own,
     /// 1 when they cannot.
+    #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
     /// Measure speed and size on this machine
     ///

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => match args::servers::forgotten_dashes(&error) {
             Some(message) => return commands::exit_code(Err(commands::Usage(message).into())),
-            None => error.exit(),
+            None => commands::refused_arguments(&error),
         },
     };
     let Some(command) = cli.command else { return commands::exit_code(commands::shell::next_step()) };

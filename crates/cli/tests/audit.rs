@@ -205,7 +205,8 @@ fn arguments_are_digests_unless_they_are_asked_for_and_a_log_that_cannot_be_writ
     let config = write_config(folder.path(), json!({ "enabled": true, "file": "/proc/nowhere/audit.jsonl" }));
     let refused = output(folder.path(), &["list", "--config", config.to_str().expect("text")]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("the audit log cannot be written"), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the audit log cannot be written: /proc/nowhere/audit.jsonl: "), "{refused:?}");
 }
 
 #[test]

@@ -43,6 +43,10 @@ fn serve(mut stream: TcpStream) {
             200,
             json!({"openapi": "3.0.0", "info": {}, "servers": [{"url": "/v1"}], "paths": {"/pets": {"get": {"operationId": "listPets"}}}, "components": {"securitySchemes": {"api_key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}}}, "security": [{"api_key": []}]}),
         ),
+        "GET /inner.json" => (
+            200,
+            json!({"openapi": "3.0.0", "info": {}, "servers": [{"url": "http://10.1.2.3/v1"}], "paths": {"/pets": {"get": {"operationId": "listPets"}}}}),
+        ),
         "GET /broken.json" => (200, json!({"openapi": "9"})),
         _ if !head.contains("\r\nx-api-key: k-123") => (401, json!({"message": "no key"})),
         "GET /v1/pets" => (200, json!(pets)),
@@ -155,8 +159,34 @@ fn an_address_that_only_the_document_names_is_not_allowed() {
     std::fs::write(&file, text).expect("a document");
     let (code, _, said) = user.run(&["add", "petstore", "--openapi", "petstore.yaml"]);
     assert_eq!(code, 0, "{said}");
+    let expected = format!(
+        "calls will be refused: the document's server {base} is an inner address, which only the configuration may allow. If it \
+         is meant, write \"allowHosts\": [\"127.0.0.1\"] into the entry of petstore, or add it again with --base {base}"
+    );
+    assert!(said.contains(&expected), "{said}");
     let (code, _, said) = user.run(&["call", "petstore.listPets", "{}"]);
     assert!(code != 0 && said.contains("allowHosts"), "{said}");
+    // What it said is enough.
+    let config = user.0.path().join(".config/toolgate/toolgate.json");
+    let kind = r#""type": "openapi","#;
+    let more = format!(r#"{kind} "allowHosts": ["127.0.0.1"], "auth": {{ "api_key": "${{PETSTORE_KEY}}" }},"#);
+    let written = std::fs::read_to_string(&config).expect("a file");
+    assert!(written.contains(kind), "{written}");
+    std::fs::write(&config, written.replace(kind, &more)).expect("a file");
+    let (code, shown, said) = user.run(&["call", "petstore.listPets", "{}"]);
+    assert!(code == 0 && shown.contains("Rex"), "{said}");
+}
+
+#[test]
+fn an_inner_address_in_the_document_of_a_url_is_said_too() {
+    let (user, base) = (User::new(), petstore());
+    let url = format!("{}/inner.json", base.trim_end_matches("/v1"));
+    let (code, _, said) = user.run(&["add", "petstore", "--openapi", &url]);
+    assert!(code == 0 && said.contains("the document's server http://10.1.2.3/v1 is an inner address"), "{said}");
+    assert!(said.contains(r#""allowHosts": ["127.0.0.1","10.1.2.3"] into the entry of petstore"#), "{said}");
+    // A server that the user names is allowed, and nothing is said.
+    let (code, _, said) = user.run(&["add", "named", "--openapi", &url, "--base", &base]);
+    assert!(code == 0 && !said.contains("refused"), "{said}");
 }
 
 #[test]
@@ -182,6 +212,40 @@ fn a_document_at_a_url_is_read_before_it_is_added() {
     let (code, _, said) = add("/none.json", &["--offline"]);
     assert!(code == 2 && said.contains("--base"), "{said}");
     assert_eq!(add("/none.json", &["--offline", "--base", &base]).0, 0);
+}
+
+/// Arguments that fit their schema, and that no request can be made of: the ledger says that nothing was sent.
+#[test]
+fn arguments_that_cannot_be_sent_are_not_sent() {
+    let (user, base) = (User::new(), petstore());
+    let text =
+        |name: &str, place: &str| json!({"name": name, "in": place, "required": true, "schema": {"type": "string"}});
+    let put = |id: &str, parameter: Value| json!({"put": {"operationId": id, "parameters": [parameter]}});
+    let document = json!({"openapi": "3.0.0", "info": {}, "paths": {
+        "/pets/{id}": put("path", text("id", "path")),
+        "/header": put("header", text("X-Note", "header")),
+        "/long": put("long", text("note", "query")),
+    }});
+    std::fs::write(user.0.path().join("petstore.yaml"), document.to_string()).expect("a document");
+    let (code, _, said) = user.run(&["add", "petstore", "--openapi", "petstore.yaml", "--base", &base]);
+    assert_eq!(code, 0, "{said}");
+    for call in [
+        "path({ id: '' })",
+        "path({ id: '..' })",
+        r"header({ 'X-Note': 'a\nb: c' })",
+        "header({ 'X-Note': 'x'.repeat(200_000) })",
+        "long({ note: 'x'.repeat(200_000) })",
+    ] {
+        std::fs::write(user.0.path().join("call.ts"), format!("await petstore.{call}")).expect("a program");
+        let (_, shown, said) = user.run(&["run", "call.ts", "--json"]);
+        let report: Value = serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{call}: {shown}{said}"));
+        let made = &report["calls"][0];
+        assert_eq!(
+            (&made["state"], &made["errorCode"]),
+            (&json!("not_sent"), &json!("INVALID_ARGUMENTS")),
+            "{call}: {report}"
+        );
+    }
 }
 
 #[test]

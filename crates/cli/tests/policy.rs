@@ -312,3 +312,47 @@ fn an_approval_for_good_holds_under_its_own_configuration_only() {
     let (code, ..) = user.run_in(user.0.path(), &["policy", "revoke", "remembered-1", "--config", &other]);
     assert_eq!(code, 2, "it is not there to be revoked");
 }
+
+#[test]
+fn a_rule_that_names_no_tool_and_no_server_is_told() {
+    let rules = json!([
+        { "tool": "demo.creat_note", "do": "ask" },
+        { "tool": "dmo.delete_note", "do": "deny" },
+        { "tool": "demo.delete_*", "do": "ask" },
+        { "tool": "api.fetch", "do": "ask" },
+    ]);
+    let user = User::with(rules, "allow");
+    let misspelt_tool = "policy[0] is about no call: demo has no tool creat_note; did you mean create_note?";
+    let misspelt_server = "the rule is about no call: there is no server named dmo\n  help: did you mean demo?";
+    let (code, _, stderr) = user.run(&["list"]);
+    assert!(stderr.contains(misspelt_tool) && stderr.contains(misspelt_server), "{stderr}");
+    assert_eq!((code, stderr.matches("is about no call").count()), (0, 2), "{stderr}");
+    // The tools are known from then on.
+    let (_, _, stderr) = user.run(&["policy", "list"]);
+    assert!(stderr.contains(misspelt_tool) && stderr.contains(misspelt_server), "{stderr}");
+    assert_eq!(user.json(&["policy", "list", "--json"])["notices"], json!([misspelt_tool]));
+    let listed = user.json(&["list", "--json"]);
+    assert_eq!(listed["backends"][0]["notices"], json!([misspelt_tool]));
+}
+
+#[test]
+fn explain_of_a_tool_that_is_not_there_names_the_one_that_may_be_meant() {
+    let user = User::with(notes_policy(), "allow");
+    let (_, stdout, stderr) = user.run(&["policy", "explain", "demo.create_nte({})", "--json"]);
+    let explained: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(explained["known"], false);
+    assert!(
+        stderr.contains("there is no tool demo.create_nte now") && stderr.contains("did you mean demo.create_note"),
+        "{stderr}"
+    );
+    assert_eq!(user.json(&["policy", "explain", "demo.create_note({})", "--json"])["known"], true);
+}
+
+#[test]
+fn a_file_that_expects_nothing_is_no_test() {
+    let user = User::with(notes_policy(), "allow");
+    let file = user.write("expected.jsonl", "\n");
+    let (code, _, stderr) = user.run(&["policy", "test", &file]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("expects nothing"), "{stderr}");
+}

@@ -141,12 +141,17 @@ impl Client {
 
     /// The result of a request; notifications that come first are passed over.
     fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.reply(method, params)["result"].clone()
+    }
+
+    /// The whole reply, which may be an error.
+    fn reply(&mut self, method: &str, params: Value) -> Value {
         self.id += 1;
         self.send(&json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params }));
         loop {
             let message = self.next();
             if message["id"] == self.id {
-                return message["result"].clone();
+                return message;
             }
         }
     }

@@ -189,7 +189,7 @@ fn what_is_learned_is_shown_exported_and_imported() {
     let (before, _) = other.run(&["describe", "f.order"]);
     assert!(!before.contains("learned"), "{before}");
     let (_, said) = other.run(&["types", "import", path]);
-    assert!(said.contains("imported the types of 1 tools"), "{said}");
+    assert!(said.contains("imported the types of 1 tool\n"), "{said}");
     let (described, _) = other.run(&["describe", "f.order"]);
     assert!(described.contains("// learned from 1 result"), "{described}");
     let (found, _) = other.run(&["search", "order", "--json"]);

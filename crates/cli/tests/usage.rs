@@ -14,7 +14,6 @@ fn check(args: &[&str], message: &str) {
 fn a_file_that_is_not_there() {
     check(&["run", "no/such/file.ts"], "cannot read no/such/file.ts: No such file or directory");
     check(&["compute", "d => d", "--data", "no.json"], "cannot read no.json: No such file or directory");
-    check(&["run", "no.ts", "--json"], "cannot read no.ts");
 }
 
 #[test]
@@ -95,4 +94,39 @@ fn help_teaches() {
     insta::assert_snapshot!("help-compute", help(&["compute", "--help"]));
     insta::assert_snapshot!("help-doctor", help(&["doctor", "--help"]));
     insta::assert_snapshot!("help-bench", help(&["bench", "--help"]));
+}
+
+/// With `--json` standard output is one JSON object also where nothing was carried out, in the form of the HTTP service.
+fn check_json(args: &[&str], code: &str, message: &str) {
+    let ran = toolgate(args);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!(said["error"]["code"], code, "{said}");
+    assert!(said["error"]["message"].as_str().is_some_and(|it| it.contains(message)), "{said}");
+    assert!(ran.stderr.contains(message), "{}", ran.stderr);
+}
+
+#[test]
+fn wrong_usage_is_json_where_json_is_asked_for() {
+    check_json(&["run", "no.ts", "--json"], "INVALID_INPUT", "cannot read no.ts");
+    check_json(&["list", "--json", "--config", "no.json"], "INVALID_INPUT", "no such file: no.json");
+    check_json(&["describe", "demo.list_isues", "--demo", "--json"], "INVALID_INPUT", "did you mean demo.list_issues");
+    check_json(&["call", "demo.list_issues", "{bad", "--demo", "--json"], "INVALID_INPUT", "no JSON object");
+    check_json(&["bench", "nothing", "--json"], "INVALID_INPUT", "no workload named `nothing`");
+    check_json(&["logs", "--json", "--level", "loud"], "INVALID_INPUT", "invalid value 'loud'");
+    // A command that has said it in its own form says it once.
+    check_json(&["call", "demo.list_isues", "--demo", "--json"], "UNKNOWN", "did you mean demo.list_issues");
+    // The words behind -- are no flags of this program.
+    check(&["add", "", "--", "x", "--json"], "error: ");
+}
+
+#[test]
+fn a_server_that_is_misspelt_is_answered_with_the_name_that_may_be_meant() {
+    for command in [&["restart", "dmo"][..], &["login", "dmo"], &["logout", "dmo"], &["types", "learn", "dmo"]] {
+        check(&[command, &["--demo"]].concat(), "no server named dmo: did you mean demo?");
+    }
+    check(&["restart", "bank", "--demo"], "no server named bank: there are demo");
+    check(&["connect", "claud-code"], "no client `claud-code`: did you mean claude-code?");
+    let config = script("misspelt.json", r#"{"mcpServers": {"demo": {"command": "x"}}}"#);
+    check(&["remove", "dmo", "--config", config.path()], "no server named dmo: did you mean demo?");
 }

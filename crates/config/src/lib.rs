@@ -35,6 +35,7 @@ use std::path::Path;
 pub use checked::Checked;
 pub use diff::{Changes, diff};
 pub use problem::Problem;
+pub use raw::reader::closest;
 pub use vars::Env;
 
 /// Reads and validates a file.

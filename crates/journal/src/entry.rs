@@ -213,9 +213,23 @@ pub struct Reply {
     pub now: Option<f64>,
     /// What is known about the call's effect.
     pub state: CallState,
+    /// What the policy let the call through by; absent where no rule is about it, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<AllowedBy>,
     /// The body of the reply.
     #[serde(flatten)]
     pub body: ReplyBody,
+}
+
+/// What the policy let a call through by, without a question of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedBy {
+    /// The rule; absent where the default of the policy asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Whether the rule asks, and an approval that is remembered answered it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remembered: bool,
 }
 
 /// The body of a reply.

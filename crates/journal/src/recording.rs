@@ -3,6 +3,7 @@
 //! [`Recording`] is the common part of every recorder: it turns messages into entries and collects them until they are
 //! taken. [`MemoryRecorder`] keeps them to the end of the run, for cassettes; a durable run writes them to a store.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use toolgate_engine::transcript::{Delivery, DigestKey, Durable, Recorder};
 use toolgate_wire::{CallId, CallState, FromWorker, Profile, ToWorker, Warning};
 
-use crate::entry::{Entry, Event, Header, Reply, ReplyBody};
+use crate::entry::{AllowedBy, Entry, Event, Header, Reply, ReplyBody};
 use crate::start::StartMessage;
 use crate::text::{Blobs, Text};
 
@@ -59,6 +60,15 @@ impl Record {
         self.entries.iter().any(|entry| matches!(entry.event, Event::Start(_)))
     }
 
+    /// What the policy let its calls through by, of those that were replied to.
+    pub fn allowed(&self) -> HashMap<CallId, AllowedBy> {
+        let replies = self.entries.iter().filter_map(|entry| match &entry.event {
+            Event::Reply(reply) | Event::Answered(reply) => Some((CallId(reply.id), reply.allowed.clone()?)),
+            _ => None,
+        });
+        replies.collect()
+    }
+
     /// Adds what was recorded later.
     pub fn extend(&mut self, later: Record) {
         self.entries.extend(later.entries);
@@ -102,6 +112,19 @@ struct State {
     untaken: u64,
     is_full: bool,
     clock: RunningTime,
+    /// What open calls were let through by: their replies have it.
+    allowed: HashMap<u32, AllowedBy>,
+}
+
+impl State {
+    /// Adds to a reply what its call was let through by.
+    fn note_allowed(&mut self, event: &mut Event) {
+        match event {
+            Event::Answered(reply) => reply.allowed = self.allowed.get(&reply.id).cloned(),
+            Event::Reply(reply) => reply.allowed = self.allowed.remove(&reply.id),
+            _ => {}
+        }
+    }
 }
 
 /// How long the program has been running, over all processes. Waiting for a turn, for backends or for the repetition of a record
@@ -185,7 +208,8 @@ impl Recording {
         if state.is_full {
             return;
         }
-        let Some((event, bytes)) = event(self, &mut state.record.blobs) else { return };
+        let Some((mut event, bytes)) = event(self, &mut state.record.blobs) else { return };
+        state.note_allowed(&mut event);
         let bytes = bytes as u64 + ENTRY_BYTES;
         state.bytes += bytes;
         state.untaken += bytes;
@@ -242,6 +266,11 @@ impl Recording {
     /// Records that a call is about to be sent.
     pub fn intends(&self, id: CallId) {
         self.push(|_, _| Some((Event::Intent { id: id.0, sent: crate::unix_ms() }, 0)));
+    }
+
+    /// What the policy let a call through by is recorded with its reply.
+    pub fn allows(&self, id: CallId, by: AllowedBy) {
+        self.state.lock().allowed.insert(id.0, by);
     }
 
     /// Records that a person is asked about a call, which is not sent before that; or about something that its server asks, which
@@ -321,7 +350,7 @@ fn reply(
 ) -> (Reply, usize) {
     let (text, bytes) = blobs.keep(&String::from_utf8_lossy(body.unwrap_or_else(|error| error)));
     let body = if body.is_ok() { ReplyBody::Value(text) } else { ReplyBody::Error(text) };
-    (Reply { id: id.0, now, state, body }, bytes)
+    (Reply { id: id.0, now, state, allowed: None, body }, bytes)
 }
 
 /// Keeps the whole record in memory. Nothing waits for it.
@@ -419,6 +448,25 @@ pub(crate) mod tests {
         let bytes = recording.state.lock().bytes;
         let resumed = Recording::resumed(&recording.take(), DigestKey::random(), MAX_RECORD_BYTES);
         assert_eq!(resumed.state.lock().bytes, bytes);
+    }
+
+    #[test]
+    fn a_reply_has_what_its_call_was_let_through_by() {
+        let recording = Recording::new(facts());
+        let allowed = AllowedBy { rule: Some("policy[1]".into()), remembered: false };
+        recording.allows(CallId(1), allowed.clone());
+        recording.answered(CallId(1), CallState::Applied, Ok(b"1"));
+        recording.answered(CallId(2), CallState::Applied, Ok(b"2"));
+        for id in [1, 2] {
+            let message = ToWorker::Reply { id: CallId(id), now: 0.0, body: Ok(b"1".to_vec()) };
+            recording.delivered(Delivery { message: &message, data: None, state: Some(CallState::Applied) });
+        }
+        assert!(recording.state.lock().allowed.is_empty(), "a call that was replied to needs it no more");
+        let text: Vec<String> =
+            recording.take().entries.iter().map(|entry| serde_json::to_string(entry).expect("JSON")).collect();
+        let entries = text.iter().map(|text| serde_json::from_str(text).expect("an entry")).collect();
+        let record = Record { entries, blobs: Blobs::default() };
+        assert_eq!(record.allowed(), HashMap::from([(CallId(1), allowed)]), "{text:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use toolgate_engine::transcript::{AfterReplay, LineCheck, OpenCall, Replay, Step
 use toolgate_wire::frame::End;
 use toolgate_wire::{CallId, Code, Failure, FromWorker, LimitRequest, Position, Target, ToWorker, UtcTime};
 
-use crate::entry::{Call, Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
+use crate::entry::{AllowedBy, Call, Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::{MAX_RECORD_BYTES, Record};
 use crate::start::NoStart;
 use crate::text::MissingBlob;
@@ -72,6 +72,8 @@ pub struct Replayable {
     pub limits: LimitRequest,
     /// How long the run had been running where the record ends: what is left of its wall time is the caller's to say.
     pub ran: Duration,
+    /// What the policy let calls through by, where the record says so.
+    pub allowed: HashMap<CallId, AllowedBy>,
     /// What the engine repeats.
     pub replay: Replay,
 }
@@ -171,6 +173,7 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
         code: blobs.text(&header.code)?.to_owned(),
         limits: message.limits.request(),
         ran: record.entries.last().map_or(Duration::ZERO, |entry| since_begin(entry.at)),
+        allowed: record.allowed(),
         replay: Replay {
             start,
             data,

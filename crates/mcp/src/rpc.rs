@@ -47,6 +47,8 @@ pub enum LinkError {
     },
     /// The server could not be reached; the request was not sent.
     Unreachable(String),
+    /// The arguments cannot be sent to the server; nothing was.
+    InvalidArguments(String),
     /// The server no longer knows the session; the request was not executed.
     SessionExpired,
     /// The server replied with a JSON-RPC error.
@@ -93,16 +95,18 @@ impl LinkError {
     /// The same without configured secrets, which a server may repeat in what it says.
     pub(crate) fn redacted(self, redactor: &Redactor) -> Self {
         match self {
-            Self::Rejected(error) => Self::Rejected(RpcError { message: redactor.redact(&error.message), ..error }),
+            Self::Rejected(error) => Self::Rejected(error.redacted(redactor)),
+            Self::InvalidArguments(reason) => Self::InvalidArguments(redactor.redact(&reason)),
             Self::Http { status, message } => Self::Http { status, message: redactor.redact(&message) },
             Self::Unreachable(reason) => Self::Unreachable(redactor.redact(&reason)),
             Self::Protocol(reason) => Self::Protocol(redactor.redact(&reason)),
-            Self::Closed { .. }
-            | Self::SessionExpired
-            | Self::TooLarge { .. }
-            | Self::OverBudget { .. }
-            | Self::TooManyValues { .. }
-            | Self::Auth(_) => self,
+            Self::Closed { closing, sent } => {
+                let Closing { reason, stderr, is_expected } = &*closing;
+                let (reason, stderr) = (redactor.redact(reason), redactor.redact(stderr));
+                Self::Closed { closing: Arc::new(Closing { reason, stderr, is_expected: *is_expected }), sent }
+            }
+            Self::Auth(error) => Self::Auth(error.redacted(redactor)),
+            Self::SessionExpired | Self::TooLarge { .. } | Self::OverBudget { .. } | Self::TooManyValues { .. } => self,
         }
     }
 }
@@ -122,6 +126,7 @@ impl std::fmt::Display for LinkError {
         match self {
             Self::Closed { closing, .. } => f.write_str(&closing.reason),
             Self::Unreachable(reason) => write!(f, "can't be reached: {reason}"),
+            Self::InvalidArguments(reason) => f.write_str(reason),
             Self::SessionExpired => f.write_str("the session expired"),
             Self::Rejected(error) => write!(f, "{} (code {})", error.message, error.code),
             Self::Http { status, message } => write!(f, "HTTP {status}: {message}"),
@@ -141,9 +146,9 @@ impl std::fmt::Display for LinkError {
 pub struct RpcError {
     /// The code, as sent.
     pub code: i64,
-    /// The message, as sent.
+    /// The message.
     pub message: String,
-    /// The data, as sent.
+    /// The data.
     pub data: Option<Value>,
 }
 
@@ -159,6 +164,13 @@ impl RpcError {
         let message = message.map(|message| clipped(&toolgate_json::unquote(message.text())));
         let data = error.member("data").and_then(|data| json_text::small_tree(data.text()));
         Self { code, message: message.unwrap_or_else(|| "no error message given".to_owned()), data }
+    }
+
+    /// The same without configured secrets, in its data too.
+    fn redacted(self, redactor: &Redactor) -> Self {
+        let is_cut = self.message.chars().count() >= MAX_ERROR_CHARS;
+        let message = if is_cut { redactor.redact_cut(&self.message) } else { redactor.redact(&self.message) };
+        Self { code: self.code, message, data: self.data.map(|data| redactor.redact_json(data)) }
     }
 }
 

@@ -216,10 +216,11 @@ impl Api {
         transport: &dyn ApiTransport,
         mut request: ApiRequest,
     ) -> Result<(ApiAnswer, Url), TransportError> {
-        for _ in 0..MAX_REDIRECTS {
+        for hop in 0..MAX_REDIRECTS {
             let (url, follows) = (request.url.clone(), matches!(request.method.as_str(), "GET" | "HEAD"));
             let next = follows.then(|| request.clone());
-            let answer = transport.send(request).await?;
+            let answer = transport.send(request).await;
+            let answer = answer.map_err(|error| if hop == 0 { error } else { error.after_an_answer() })?;
             let is_redirect = matches!(answer.status, 301 | 302 | 303 | 307 | 308);
             let target = answer.header("location").filter(|_| is_redirect).and_then(|it| url.join(it).ok());
             match (target, next) {

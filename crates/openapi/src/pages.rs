@@ -34,9 +34,10 @@ pub(crate) async fn all(
     let by_page = format!("ask for one page at a time, by the arguments of the operation and without `{asked}`");
     let mut items: Vec<Value> = Vec::new();
     let mut bytes = 0;
-    for _ in 0..MAX_PAGES {
+    for page in 0..MAX_PAGES {
         let same = request.clone();
-        let (answer, url) = api.exchange(transport, request).await?;
+        let exchanged = api.exchange(transport, request).await;
+        let (answer, url) = exchanged.map_err(|error| if page == 0 { error } else { error.after_an_answer() })?;
         bytes += answer.body.len();
         if bytes > MAX_ANSWER_BYTES {
             return Err(TransportError::TooLarge { cap: MAX_ANSWER_BYTES });

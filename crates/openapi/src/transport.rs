@@ -60,6 +60,9 @@ pub enum TransportError {
     /// Nothing was sent: the address is not allowed, or no connection was made.
     #[error("{0}")]
     NotSent(String),
+    /// Nothing was sent: the request itself breaks a bound, by its arguments.
+    #[error("{0}")]
+    Unsendable(String),
     /// The request may have arrived.
     #[error("{0}")]
     Lost(String),
@@ -78,6 +81,16 @@ pub enum TransportError {
     /// The answer does not fit into a byte budget.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
+}
+
+impl TransportError {
+    /// The same for a request that follows an answered one of the same call, which therefore was sent.
+    pub(crate) fn after_an_answer(self) -> Self {
+        match self {
+            Self::NotSent(reason) | Self::Unsendable(reason) => Self::Lost(reason),
+            Self::Lost(_) | Self::TooLarge { .. } | Self::TooManyValues { .. } | Self::OverBudget(_) => self,
+        }
+    }
 }
 
 /// An answer on its way.

@@ -41,6 +41,7 @@ pub(crate) use size::Kb;
 pub use truncate::{Cut, fit};
 
 use crate::results::{Kept, ResultId};
+use intent::{Selection, ShownInstead};
 
 /// Maximum length of the header above the text: of the intent filter and of tables.
 pub const MAX_HEADER_SIZE: usize = intent::MAX_HEADER + TABLE_NOTE.len();
@@ -138,10 +139,18 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
     let mut processed = body.extent().bytes;
     let mut stages = Vec::new();
     let mut header = String::new();
-    if let Some(filtered) = intent.filter(|_| settings.intent).and_then(|intent| intent::filter(&body, intent)) {
-        stages.push(Stage::Intent);
-        header = filtered.header;
-        body = filtered.body;
+    // An intent that selects no section.
+    let mut missed = None;
+    if let Some(intent) = intent.filter(|_| settings.intent) {
+        match intent::select(&body, intent) {
+            Selection::Matching(filtered) => {
+                stages.push(Stage::Intent);
+                header = filtered.header;
+                body = filtered.body;
+            }
+            Selection::Nothing => missed = Some(intent),
+            Selection::All => {}
+        }
     }
     if let Some(table) = settings.format.table(&body).filter(|table| fits_unchunked(table, settings)) {
         header.push_str(TABLE_NOTE);
@@ -153,7 +162,8 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
     }
     let room = settings.max_output_size - footer::reserved(settings.max_output_size);
     if settings.auto_chunk_json && body.extent().bytes > settings.chunk_threshold {
-        let room = room.saturating_sub(header.len());
+        let note = missed.map_or(0, |intent| intent::no_match_note(intent, ShownInstead::Outline).len());
+        let room = room.saturating_sub(header.len() + note);
         if let Some(outline) = chunk::outline(&body, settings.chunk_threshold, room) {
             if !stages.is_empty() {
                 header.push_str(intent::POSITIONS_NOTE);
@@ -161,6 +171,15 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
             stages.push(Stage::Chunk);
             body = outline;
         }
+    }
+    if let Some(intent) = missed {
+        let shown = header.len() + body.extent().bytes;
+        let note = no_match_note(intent, shown, processed, &stages, settings);
+        if stages.is_empty() && shown <= settings.max_output_size {
+            // Nothing is removed: the text before the first stage has the note.
+            processed += note.len();
+        }
+        header.insert_str(0, &note);
     }
     // An unchanged text needs no footer, so it may use all of the room.
     let untouched = stages.is_empty();
@@ -176,6 +195,26 @@ fn reduce(mut body: Body<'_>, settings: &OutputSettings, intent: Option<&str>) -
     text.reserve_exact(body.extent().bytes.min(room) + footer::ROOM);
     truncate::print_fitting(&body, room, cut, &mut text);
     Reduced { text, processed, stages }
+}
+
+/// The header of an intent that selects no section, above `shown` bytes of text; empty where it would displace much of the text, or
+/// cost what the stages saved.
+fn no_match_note(intent: &str, shown: usize, processed: usize, stages: &[Stage], settings: &OutputSettings) -> String {
+    let max = settings.max_output_size;
+    let what = match stages {
+        [] if shown <= max => ShownInstead::Whole,
+        [] => ShownInstead::Part,
+        _ => ShownInstead::Outline,
+    };
+    let note = intent::no_match_note(intent, what);
+    let room = max - footer::reserved(max);
+    let fits = match what {
+        ShownInstead::Whole => shown + note.len() <= max,
+        ShownInstead::Outline | ShownInstead::Part => {
+            2 * note.len() <= room && room.min(shown + note.len()) + footer::ROOM <= processed
+        }
+    };
+    if fits { note } else { String::new() }
 }
 
 /// Whether a body would be shown whole rather than as an outline.

@@ -173,6 +173,36 @@ fn what_matches_the_intent_is_json_below_the_header() {
 }
 
 #[test]
+fn an_intent_that_matches_nothing_is_told_with_what_follows_instead() {
+    let check = |value: &Value, settings: &OutputSettings, stages: &[Stage], header: &str| {
+        let (response, _) = shaped(&value.to_string(), settings, Some("penguins"));
+        assert_eq!(response.stages, stages, "{}", response.text);
+        assert!(response.text.starts_with(header), "{}", response.text);
+        response.text
+    };
+    let whole = "[No section matches \"penguins\": the whole result follows]\n\n";
+    let text = check(&rows(50), &OutputSettings::default(), &[], whole);
+    assert_eq!(serde_json::from_str::<Value>(&text[whole.len()..]).expect("JSON"), rows(50));
+    let outline =
+        "[No section matches \"penguins\": an outline of the whole result follows; read the rest by its result id]\n\n";
+    let text = check(&rows(300), &OutputSettings::default(), &[Stage::Chunk, Stage::Footer], outline);
+    assert!(
+        text.ends_with("[Full result: res_00112233445566778899aabbccddeeff — read_result / query_result]"),
+        "{text}"
+    );
+    let part =
+        "[No section matches \"penguins\": a part of the result follows; read the rest by its result id]\n\nword word";
+    let words = json!("word word\n".repeat(900));
+    check(&words, &with_max(4_000), &[Stage::Truncate, Stage::Footer], part);
+    // No room for more than the text and its footer, or for a note that fits a whole text no more.
+    check(&words, &with_max(300), &[Stage::Truncate, Stage::Footer], "word word");
+    check(&words, &with_max(9_000), &[], "word word");
+    // A short result is shown as it is.
+    check(&rows(20), &OutputSettings::default(), &[], "[\n");
+    check(&rows(50), &OutputSettings { intent: false, ..OutputSettings::default() }, &[], "[\n");
+}
+
+#[test]
 fn positions_are_explained_when_matches_are_outlined() {
     let mut value = rows(600);
     (0..300).for_each(|i| value[2 * i]["note"] = json!("failed ".repeat(10)));

@@ -68,7 +68,7 @@ export function runs(_, context) {
       cell(run.outcome === "ok" ? "good" : "bad", run.outcome),
       cell("extra soft", run.door),
       cell("extra", duration(run.ms)),
-      cell("extra soft", `${count(run.calls)} calls`),
+      cell("extra soft", `${count(run.calls)} ${run.calls === 1 ? "call" : "calls"}`),
       cell("", foreign(run.names.length > 0 ? run.names.join(", ") : run.executionId, 160)),
     );
     item.style.top = `${at * ROW}px`;

@@ -15,6 +15,7 @@ use crate::{
     preflight::inspect,
     reach::{self, Target},
     tools::{ArgumentFault, Foreseen, Parameters, Tools, resolve_path, split_path},
+    words,
 };
 use oxc::span::{GetSpan, Span};
 use serde_json::Value;
@@ -68,6 +69,9 @@ impl<'t> Spelt<'t> {
         let path = code.get(from..to)?;
         let (backend, tool) = resolve_path(path, tools).ok()?;
         let (left, right) = split_path(path, (&backend, &tool), tools)?;
+        if words::is_called_implicitly(right) {
+            return None;
+        }
         let receiver = stand_in(left, code)?;
         let name = stand_in(right, code)?;
         let text = format!("{}{receiver}.{name}{}", source.get(..start + from)?, source.get(start + to..)?);

@@ -7,6 +7,7 @@ use crate::{
     parse::Parsed,
     reach::{self, Target, is_peculiar},
     tools::{Call, Foreseen, Tools},
+    words,
 };
 use oxc::{ast::ast::*, ast_visit::Visit};
 
@@ -15,7 +16,8 @@ pub(crate) fn read(parsed: &Parsed<'_>, tools: &dyn Tools) -> Option<Call> {
     let call = only_call(parsed)?;
     let reached = reach::callee(parsed, &call.callee, tools)?;
     let Target::Tool { backend, tool } = reached.target else { return None };
-    if is_peculiar(&reached.name) || is_peculiar(&reached.receiver) {
+    // A tool whose own name is called implicitly is named by its identifier in the calls of a report.
+    if is_peculiar(&reached.name) || is_peculiar(&reached.receiver) || words::is_called_implicitly(&tool) {
         return None;
     }
     let Arguments::Known(arguments) = arguments(call) else { return None };

@@ -34,7 +34,8 @@ pub(crate) fn callee(parsed: &Parsed<'_>, callee: &Expression<'_>, tools: &dyn T
     let (receiver, backend) = backend(parsed, object, tools)?;
     let target = match backend {
         None => Target::NoSuchBackend,
-        Some(backend) => match tools.tool(&backend, name) {
+        // A tool of such a name is a property by its identifier alone.
+        Some(backend) => match tools.tool(&backend, name).filter(|_| !words::is_called_implicitly(name)) {
             Some(tool) => Target::Tool { backend, tool },
             None => Target::NoSuchTool { backend },
         },

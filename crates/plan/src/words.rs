@@ -17,6 +17,12 @@ pub fn is_object_member(word: &str) -> bool {
     OBJECT_MEMBERS.binary_search(&word).is_ok()
 }
 
+/// Whether JavaScript itself calls a method of this name on any object that has one. A tool of this name must not be one: `await`
+/// of its backend would call it.
+pub fn is_called_implicitly(word: &str) -> bool {
+    CALLED_MEMBERS.binary_search(&word).is_ok()
+}
+
 /// Whether a global variable of this name belongs to the language or to the sandbox.
 pub fn is_sandbox_global(word: &str) -> bool {
     SANDBOX_GLOBALS.binary_search(&word).is_ok()
@@ -95,6 +101,9 @@ pub const OBJECT_MEMBERS: &[&str] = &[
     "toString",
     "valueOf",
 ];
+
+/// The [`OBJECT_MEMBERS`] that JavaScript itself calls: for `await`, `JSON.stringify` and conversions.
+pub const CALLED_MEMBERS: &[&str] = &["then", "toJSON", "toLocaleString", "toString", "valueOf"];
 
 /// Globals of the sandbox, and globals of other runtimes for which there is a hint.
 pub const SANDBOX_GLOBALS: &[&str] = &[
@@ -211,8 +220,13 @@ mod tests {
 
     #[test]
     fn every_list_is_sorted_and_has_each_word_once() {
-        for words in [RESERVED_WORDS, OBJECT_MEMBERS, SANDBOX_GLOBALS] {
+        for words in [RESERVED_WORDS, OBJECT_MEMBERS, CALLED_MEMBERS, SANDBOX_GLOBALS] {
             assert!(words.is_sorted_by(|a, b| a < b));
         }
+    }
+
+    #[test]
+    fn what_javascript_calls_it_also_reads() {
+        assert!(CALLED_MEMBERS.iter().all(|word| is_object_member(word)));
     }
 }

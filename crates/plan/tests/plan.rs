@@ -230,7 +230,6 @@ fn every_doubt_is_a_script() {
         "export default db.find({})",
         "async () => { db.find({}) }",
         "(async () => db.find({}))()",
-        "exa.then({})",
         "exa.constructor({})",
         "db.find`x`",
         "await Promise.all([db.find({})])",
@@ -241,6 +240,13 @@ fn every_doubt_is_a_script() {
     ] {
         check(source, "script");
     }
+}
+
+/// `await exa` would call such a tool, so it is a property of its backend by its identifier alone.
+#[test]
+fn a_tool_that_javascript_would_call_is_not_found_by_its_own_name_in_a_program() {
+    check("exa.then({})", "script with unknown_tool");
+    check(r#"{"tool": "exa.then", "arguments": {}}"#, "direct exa/then {}");
 }
 
 #[test]

@@ -1,39 +1,35 @@
-//! One run, from admission to its report.
+//! One run, from admission to its report: limits, waiting for backends, plan, then one route.
+//!
+//! What is wrong with a program before it is run is found in `check`, what it may call is put together in `program_host`, and
+//! `failure_hint` says what the catalog knows about a failure.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use toolgate_bridge::{RunCalls, ScopedCatalog};
+use toolgate_catalog::{BackendState, Catalog};
 use toolgate_engine::{Host, Request};
 use toolgate_functions::{CallContext, Hints, Registry};
 use toolgate_journal::edited::LiveReads;
-use toolgate_plan::{
-    Call, FailureFacts, Finding, FindingCode, Form, Plan, Preflight, Program, Script, SyntaxFault, UnusableText,
-};
+use toolgate_plan::{Call, Finding, FindingCode, Plan, Preflight, Program, Script};
 use toolgate_policy::Policy;
-use toolgate_typecheck::Unchecked;
 use toolgate_wire::{
-    CallErrorCode, CallRecord, CallState, CallerScope, Code, ErrorClass, Failure, LimitRequest, Limits, Outcome,
-    Profile, Report, Target, Warning,
+    CallRecord, CallState, CallerScope, Code, Failure, LimitRequest, Limits, Outcome, Profile, Report, Target, Warning,
 };
 
-use super::durable::{KeptHost, KeyedHost};
-use super::failed_runs::NotingHost;
+use super::check::{not_a_program, stopped_by, unchecked, warning};
+use super::failure_hint::with_hint;
 use super::reachable::Reachable;
 use super::request::{Durability, FastPaths, ReplayHost, Route, RunRequest};
-use super::type_check::{ProgramCheck, TypeVerdict, TypesNotChecked, names_something};
 use super::{Readiness, Runner, fast_path, introspect, out_of_range};
-use crate::stage::{COMMIT_POINT, CommitHost, RehearsalHost, Staging};
-use toolgate_bridge::{self as bridge, RequestContext, RunCalls, RunHost, ScopedCatalog};
-use toolgate_catalog::{BackendState, Catalog};
+use crate::stage::{COMMIT_POINT, Staging};
 
 /// Bytes of a context beyond which it is not looked into for hints of the request.
 const MAX_HINTS: usize = 16 * 1024;
 /// The part of a run's time that it may wait for backends to start.
 const WAIT_SHARE: f64 = 0.9;
-/// How long a failed program waits for backends that are still starting, for a hint about their tools.
-const MAX_HINT_WAIT: Duration = Duration::from_secs(10);
 /// An interpreter needs at most this many times its length for a program that is one literal.
 const CODE_SPREAD: u64 = 128;
 
@@ -46,13 +42,13 @@ pub(super) struct Attempt<'a> {
     /// The same as they are handed to the engine, which says what it clamps.
     granted: LimitRequest,
     pub(super) since: Instant,
-    functions: Registry,
-    context: CallContext,
+    pub(super) functions: Registry,
+    pub(super) context: CallContext,
     /// Ends the calls that are in progress when the run ends, and not before: a program must not see them fail and go on.
-    calls: CancellationToken,
+    pub(super) calls: CancellationToken,
     _end_calls: DropGuard,
     /// What the policy keeps of this run.
-    run_calls: Arc<RunCalls>,
+    pub(super) run_calls: Arc<RunCalls>,
     /// The policy as the program is planned by; a call is decided by the one in force then.
     policy: Arc<Policy>,
 }
@@ -100,19 +96,6 @@ impl<'a> Attempt<'a> {
         (report, Route::Script)
     }
 
-    /// Checks how a program without tools uses the host functions. One that names none costs a look at its text.
-    async fn function_types(&self, within: Option<Duration>) -> TypeVerdict {
-        let text = &self.request.text;
-        let is_named = |name: &String| text.contains("api") || text.contains(name.as_str());
-        if self.runner.environment.types().is_none() || !self.functions.names().iter().any(is_named) {
-            return TypeVerdict::default();
-        }
-        // A text that is no program is for the engine to refuse.
-        let Ok(program) = toolgate_plan::compile(text, Form::Script) else { return TypeVerdict::default() };
-        let nothing = Catalog::default();
-        self.type_check(&program, self.reachable(&nothing), within).await
-    }
-
     /// Says what a person changed or why one stopped the run, which the program itself may not tell.
     fn with_verdicts(&self, mut report: Report) -> Report {
         let edited = report.calls.iter().filter_map(|call| {
@@ -157,48 +140,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// See [`Runner::check`].
-    pub(super) fn check(runner: &Runner, request: &RunRequest) -> Result<Preflight, Failure> {
-        let attempt = Attempt::admit(runner, request, Instant::now())?;
-        let catalog = runner.bridge.catalog();
-        toolgate_plan::preflight(&request.text, &attempt.reachable(&catalog)).map_err(|unusable| match unusable {
-            UnusableText::Syntax(fault) => not_a_program(fault),
-            UnusableText::Call(fault) => Failure { code: Code::InvalidCode, ..not_a_program(fault) },
-        })
-    }
-
-    /// See [`Runner::check_types`].
-    pub(super) async fn check_types(
-        runner: &Runner,
-        request: &RunRequest,
-        within: Duration,
-    ) -> Result<ProgramCheck, Failure> {
-        let mut check = ProgramCheck { preflight: Attempt::check(runner, request)?, ..ProgramCheck::default() };
-        let attempt = Attempt::admit(runner, request, Instant::now())?;
-        let catalog = runner.bridge.catalog();
-        let tools = attempt.reachable(&catalog);
-        if let Plan::Script(script) = attempt.plan(tools) {
-            let is_unnamed = !names_something(&script.program, tools);
-            if is_unnamed || runner.environment.types().is_none() {
-                check.not_checked =
-                    Some(if is_unnamed { TypesNotChecked::NoNames } else { TypesNotChecked::NoChecker });
-                return Ok(check);
-            }
-            let typed = attempt.type_check(&script.program, tools, Some(within)).await;
-            check.add(typed.after(&script.preflight.warnings));
-        }
-        Ok(check)
-    }
-
-    /// Checks the types of a program, where there is a checker.
-    async fn type_check(&self, program: &Program, tools: Reachable<'_>, within: Option<Duration>) -> TypeVerdict {
-        let Some(types) = self.runner.environment.types() else { return TypeVerdict::default() };
-        let learned = self.runner.environment.learned();
-        types.check(program, tools, learned, within).await
-    }
-
     /// Everything that can be checked before anything is spent.
-    fn admit(runner: &'a Runner, request: &'a RunRequest, since: Instant) -> Result<Self, Failure> {
+    pub(super) fn admit(runner: &'a Runner, request: &'a RunRequest, since: Instant) -> Result<Self, Failure> {
         if request.cancel.is_cancelled() {
             return Err(Failure::new(Code::Aborted, "cancelled before sandbox started"));
         }
@@ -317,7 +260,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The path of a program; where fast paths are off, or a program may make no calls, only the engine's.
-    fn plan(&self, tools: Reachable<'_>) -> Plan {
+    pub(super) fn plan(&self, tools: Reachable<'_>) -> Plan {
         let text = &self.request.text;
         let plan = toolgate_plan::plan(text, &tools);
         // Only an engine reads the data, and says what is wrong with it.
@@ -363,95 +306,6 @@ impl<'a> Attempt<'a> {
         (self.with_late_hint(report, tools.view).await, Route::Script)
     }
 
-    /// Looks for a hint once more where a name is not defined and backends were still starting: it may be one of their tools.
-    async fn with_late_hint(&self, report: Report, planned: ScopedCatalog<'_>) -> Report {
-        let is_unknown_name = report
-            .failure()
-            .is_some_and(|failure| failure.code == Code::Runtime && failure.class == Some(ErrorClass::Reference));
-        // Those that are up by now were not when the program was planned.
-        let starting = planned.backends().filter(|backend| *backend.state() == BackendState::Starting);
-        let waiting = starting.map(|backend| backend.name().to_owned()).collect::<Vec<_>>().join(" ");
-        if !is_unknown_name || waiting.is_empty() {
-            return report;
-        }
-        let RunRequest { text, caller, cancel, .. } = self.request;
-        let within = MAX_HINT_WAIT.min(self.limits.wall.saturating_sub(self.since.elapsed()));
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = self.runner.environment.wait_for_named(&waiting, caller, Readiness::Known, within) => {}
-        }
-        let catalog = self.runner.bridge.catalog();
-        with_hint(report, text, self.reachable(&catalog))
-    }
-
-    /// What a program may call: with keys of its calls, and the effects of an earlier run that it keeps.
-    fn program_host(&self) -> Arc<dyn Host> {
-        let mut real: Arc<dyn Host> = Arc::new(self.host());
-        if let Some(keys) = self.request.keys.clone() {
-            let (bridge, caller) = (self.runner.bridge.clone(), self.request.caller.clone());
-            real = Arc::new(KeyedHost { keys, bridge, caller, real });
-        }
-        if let Some(kept) = &self.request.kept {
-            real = Arc::new(KeptHost::new(kept.clone(), self.runner.bridge.clone(), real));
-        }
-        // In front of what is kept: a kept answer is an effect of this run too.
-        self.staged(self.noting(real))
-    }
-
-    /// The same for a program that is one call: it has no keys, keeps nothing and is not staged.
-    pub(super) fn noting_host(&self) -> Arc<dyn Host> {
-        self.noting(Arc::new(self.host()))
-    }
-
-    /// Notes the calls where the run may be corrected later.
-    fn noting(&self, real: Arc<dyn Host>) -> Arc<dyn Host> {
-        match &self.request.noted {
-            Some(noted) => Arc::new(NotingHost::new(noted.clone(), self.runner.bridge.clone(), real)),
-            None => real,
-        }
-    }
-
-    /// The host of a staged run's rehearsal or commit.
-    fn staged(&self, real: Arc<dyn Host>) -> Arc<dyn Host> {
-        let (bridge, functions) = (self.runner.bridge.clone(), self.functions.clone());
-        match &self.request.staging {
-            Staging::No | Staging::Wanted => real,
-            Staging::Rehearsal(rehearsal) => {
-                let (rehearsal, learned) = (rehearsal.clone(), self.runner.environment.learned());
-                Arc::new(RehearsalHost { rehearsal, bridge, functions, asked: self.asked(), learned, real })
-            }
-            Staging::Commit(commit) => {
-                Arc::new(CommitHost { commit: commit.clone(), bridge, functions, asked: self.asked(), real })
-            }
-        }
-    }
-
-    /// What the program may call.
-    pub(super) fn host(&self) -> RunHost {
-        let configured = self.runner.environment.bytes_in_flight();
-        let budgets = self.runner.budgets.of_run(&self.request.caller, self.limits.memory, configured);
-        let request = RequestContext { budget: Some(budgets.answers), ..self.asked() };
-        RunHost::new(self.runner.bridge.clone(), request)
-            .with_functions(self.functions.clone(), self.context.clone())
-            .with_argument_budget(budgets.arguments)
-    }
-
-    /// On whose behalf the program calls.
-    fn asked(&self) -> RequestContext {
-        RequestContext {
-            cancel: self.calls.clone(),
-            progress: self.request.progress.clone(),
-            deadline: has_deadline(self.request).then(|| self.since + self.limits.wall),
-            approver: self.request.approver.clone(),
-            profile: Some(self.request.profile),
-            run_id: self.request.id.clone(),
-            run: Some(Arc::clone(&self.run_calls)),
-            trace: self.request.trace_passed_on(),
-            effects: self.request.effects,
-            ..RequestContext::of(&self.request.caller)
-        }
-    }
-
     pub(super) async fn in_engine(&self, host: Arc<dyn Host>, compiled: Option<Program>, watched: Watched) -> Report {
         let RunRequest { text, profile, data, cancel, engine, seed, recorded, .. } = self.request;
         let (observer, recorder) = match watched {
@@ -480,7 +334,7 @@ impl<'a> Attempt<'a> {
 
 /// Whether a call of the run has to end by a time that is known now. The time of a durable run goes on later when it waits for a
 /// person, and the engine ends it.
-fn has_deadline(request: &RunRequest) -> bool {
+pub(super) fn has_deadline(request: &RunRequest) -> bool {
     request.durable != Durability::Durable
 }
 
@@ -530,52 +384,6 @@ fn is_ample(limits: &Limits, code: usize) -> bool {
     limits.stack >= Limits::of(Profile::Chain).stack && code as u64 * CODE_SPREAD <= limits.memory
 }
 
-/// Adds what the catalog knows about a failure, which the engine does not.
-fn with_hint(mut report: Report, code: &str, tools: Reachable<'_>) -> Report {
-    let unready = unready_backend(&report, tools.view);
-    if let Outcome::Failed(failure) = &mut report.outcome
-        && failure.code == Code::Timeout
-        && failure.hint.is_none()
-    {
-        failure.hint = toolgate_plan::hint_for_timeout(code, &tools);
-    }
-    if let Outcome::Failed(failure) = &mut report.outcome
-        && failure.code == Code::Runtime
-    {
-        let facts =
-            FailureFacts { source: code, class: failure.class, position: failure.position, profile: Profile::Chain };
-        if let Some(hint) = unready.or_else(|| toolgate_plan::hint_for(&facts, &tools)) {
-            failure.hint = Some(hint);
-        }
-    }
-    report
-}
-
-/// What to say of the backend of the last call, if that was not sent because the backend is not up.
-fn unready_backend(report: &Report, view: ScopedCatalog<'_>) -> Option<String> {
-    let is_unready = |code: &CallErrorCode| {
-        matches!(code, CallErrorCode::NotReady | CallErrorCode::FailedToStart | CallErrorCode::NeedsLogin)
-    };
-    let last = report.calls.last().filter(|call| call.error_code.as_ref().is_some_and(is_unready))?;
-    let Target::Tool { backend, tool } = &last.target else { return None };
-    let found = view.backend(backend).filter(|found| *found.state() != BackendState::Ready)?;
-    found.tool(tool)?;
-    Some(bridge::unready(found.name(), Some(tool), found.state()))
-}
-
-/// The failure that a preflight's errors make: nothing was called.
-fn stopped_by(preflight: &Preflight) -> Option<Failure> {
-    let first = preflight.errors.first()?;
-    let rest = preflight.errors.len() - 1;
-    let more = if rest > 0 { format!(" (and {rest} more like it)") } else { String::new() };
-    let message = format!("{}{more}; nothing was called", first.message);
-    Some(Failure {
-        position: Some(first.position),
-        hint: first.suggestion.clone(),
-        ..Failure::new(Code::InvalidCode, message)
-    })
-}
-
 /// A program that ended well did not wait for these calls, so that their effects are unknown.
 fn calls_under_way(report: &Report) -> Option<Warning> {
     let is_open = |call: &&CallRecord| call.state == CallState::Unknown && call.error_code.is_none();
@@ -586,19 +394,6 @@ fn calls_under_way(report: &Report) -> Option<Warning> {
     };
     let advice = "await every call, several by `await Promise.all(…)`";
     Some(Warning::Remark(format!("{subject} still under way when the program ended: {advice}")))
-}
-
-fn unchecked(why: Unchecked) -> Warning {
-    Warning::Remark(format!("the types of the program were not checked: {why}"))
-}
-
-fn warning(finding: &Finding) -> Warning {
-    let advice = finding.suggestion.as_ref().map(|advice| format!(" ({advice})")).unwrap_or_default();
-    Warning::Finding { position: finding.position, message: format!("{}{advice}", finding.message) }
-}
-
-pub(super) fn not_a_program(fault: SyntaxFault) -> Failure {
-    Failure { position: fault.position, hint: fault.hint, ..Failure::new(Code::Syntax, fault.message) }
 }
 
 fn refused(failure: Failure, warnings: Vec<Warning>, since: Instant) -> (Report, Route) {

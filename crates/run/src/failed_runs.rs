@@ -2,8 +2,8 @@
 //!
 //! A durable run has its record. Of any other run of an agent the calls are noted in memory while it goes on, and kept for a while
 //! if it fails after something was done: so the model can correct the program without doing it again, also where it did not ask for
-//! a durable run. Everything is bounded, by calls and by bytes; a run whose effects do not fit is not kept, and one whose reads do
-//! not fit is kept without them. Nothing of this survives the process.
+//! a durable run (`noted_calls`). Everything is bounded, by calls and by bytes; a run whose effects do not fit is not kept, and one
+//! whose reads do not fit is kept without them. Nothing of this survives the process.
 //!
 //! A run whose future is dropped is kept like one that failed. A run and its corrections are one chain: what any of them did is kept
 //! once, however it ended, whichever of them is corrected next. So a caller that does not get an answer and corrects an earlier run
@@ -15,19 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use toolgate_engine::host::Target;
-use toolgate_engine::{Host, HostCall, HostError, HostFuture, HostLayer};
+use toolgate_bridge::AllowedEffects;
 use toolgate_wire::{CallState, Code, Profile, Warning};
 
-use crate::durable::{KeptEffects, own_names};
+use crate::durable::KeptEffects;
 use crate::execution_id;
+use crate::noted_calls::{NotedCall, NotedCalls};
 use crate::request::{Door, Durability, RunReport, RunRequest};
-use toolgate_bridge::{AllowedEffects, Bridge};
 
-/// Bytes of arguments and answers that are noted of one run.
-const MAX_RUN_BYTES: usize = 1 << 20;
-/// Calls that are noted of one run.
-const MAX_RUN_CALLS: usize = 2_000;
 /// Failed runs of one caller that are kept, and of all callers.
 const MAX_RUNS_OF_CALLER: usize = 16;
 const MAX_RUNS: usize = 256;
@@ -36,163 +31,6 @@ const MAX_BYTES_OF_CALLER: usize = 8 << 20;
 const MAX_BYTES: usize = 64 << 20;
 /// How long a failed run is kept.
 const KEEP_TIME: Duration = Duration::from_secs(3600);
-
-/// One call of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NotedCall {
-    /// What was called, by the names that its backend itself uses.
-    pub(crate) target: Target,
-    /// JSON text of the arguments.
-    pub(crate) args: String,
-    /// Whether it changes nothing.
-    pub(crate) is_read: bool,
-    /// JSON text of the answer; `None` before the call is answered, and for a call whose effect is unknown.
-    pub(crate) answer: Option<String>,
-}
-
-impl NotedCall {
-    fn bytes(&self) -> usize {
-        size_of::<NotedCall>() + self.args.len() + self.answer.as_ref().map_or(0, String::len)
-    }
-}
-
-/// The calls of one run.
-#[derive(Default)]
-pub struct NotedCalls {
-    /// The id of the run.
-    run: String,
-    notes: Mutex<Notes>,
-}
-
-#[derive(Default)]
-struct Notes {
-    /// In their order; those that failed or were not sent are taken out.
-    calls: Vec<Option<NotedCall>>,
-    bytes: usize,
-    /// Whether reads are not noted any more, because they did not fit.
-    is_without_reads: bool,
-    /// Whether an effect did not fit: then the run is not kept.
-    is_cut: bool,
-    /// Whether the run has ended: nothing more is called, because it would not be known.
-    is_closed: bool,
-}
-
-/// What becomes of a call that a run is about to make.
-#[derive(Debug, PartialEq)]
-enum BegunNote {
-    /// It is made; its end is noted by this number.
-    Noted(usize),
-    /// It is made and not noted.
-    NotNoted,
-    /// It is not made: the run has ended.
-    Closed,
-}
-
-impl Notes {
-    /// Makes room: reads go first.
-    fn fit(&mut self) {
-        if self.bytes <= MAX_RUN_BYTES && self.calls.len() <= MAX_RUN_CALLS {
-            return;
-        }
-        if !self.is_without_reads {
-            self.is_without_reads = true;
-            for call in &mut self.calls {
-                *call = call.take().filter(|call| !call.is_read);
-            }
-            self.bytes = self.calls.iter().flatten().map(NotedCall::bytes).sum();
-        }
-        let effects = self.calls.iter().flatten().count();
-        if self.bytes > MAX_RUN_BYTES || effects > MAX_RUN_CALLS {
-            *self = Notes { is_cut: true, ..Notes::default() };
-        }
-    }
-}
-
-impl NotedCalls {
-    /// The id that the run has.
-    pub(crate) fn run(&self) -> &str {
-        &self.run
-    }
-
-    /// Notes that a call is made.
-    fn begin(&self, target: &Target, args: &str, is_read: bool) -> BegunNote {
-        let mut notes = self.notes.lock();
-        if notes.is_closed {
-            return BegunNote::Closed;
-        }
-        if notes.is_cut || (is_read && notes.is_without_reads) {
-            return BegunNote::NotNoted;
-        }
-        let call = NotedCall { target: target.clone(), args: args.to_owned(), is_read, answer: None };
-        notes.bytes += call.bytes();
-        notes.calls.push(Some(call));
-        let number = notes.calls.len() - 1;
-        notes.fit();
-        BegunNote::Noted(number)
-    }
-
-    /// Notes how a call ended.
-    fn end(&self, number: usize, answer: &Result<String, HostError>) {
-        let mut notes = self.notes.lock();
-        let Some(noted) = notes.calls.get_mut(number) else { return };
-        let Some(call) = noted else { return };
-        let before = call.bytes();
-        match answer {
-            Ok(text) => call.answer = Some(text.clone()),
-            Err(error) if error.state == CallState::Unknown && !call.is_read => {}
-            // What failed or was not sent may be tried again.
-            Err(_) => *noted = None,
-        }
-        let after = noted.as_ref().map_or(0, NotedCall::bytes);
-        notes.bytes = (notes.bytes + after).saturating_sub(before);
-        notes.fit();
-    }
-
-    /// The calls, if all effects are among them. A read without an answer says nothing. No call is made from now on.
-    fn close(&self) -> Option<Vec<NotedCall>> {
-        let closed = Notes { is_closed: true, ..Notes::default() };
-        let notes = std::mem::replace(&mut *self.notes.lock(), closed);
-        let says_something = |call: &NotedCall| !call.is_read || call.answer.is_some();
-        (!notes.is_cut).then(|| notes.calls.into_iter().flatten().filter(says_something).collect())
-    }
-}
-
-/// A host that notes the calls of a run and their answers.
-pub(crate) struct NotingHost {
-    noted: Arc<NotedCalls>,
-    bridge: Arc<Bridge>,
-    real: Arc<dyn Host>,
-}
-
-impl NotingHost {
-    pub(crate) fn new(noted: Arc<NotedCalls>, bridge: Arc<Bridge>, real: Arc<dyn Host>) -> Self {
-        NotingHost { noted, bridge, real }
-    }
-}
-
-impl HostLayer for NotingHost {
-    fn inner(&self) -> &dyn Host {
-        &*self.real
-    }
-
-    fn make_call(&self, call: HostCall) -> HostFuture {
-        let is_read = self.real.call_is_read_only(&call.target, &call.args);
-        let number = match self.noted.begin(&own_names(&self.bridge, &call.target), &call.args, is_read) {
-            BegunNote::Noted(number) => number,
-            BegunNote::NotNoted => return self.real.call(call),
-            BegunNote::Closed => {
-                let refusal = HostError::not_sent(Code::Aborted.name(), "the run has ended");
-                return Box::pin(std::future::ready(Err(refusal)));
-            }
-        };
-        let (noted, answer) = (self.noted.clone(), self.real.call(call));
-        Box::pin(async move {
-            let answer = answer.await;
-            noted.end(number, &answer);
-            answer
-        })
-    }
-}
 
 /// A run whose calls are noted. If it is dropped before its end is known, the run was cut off, and is kept as one that failed.
 pub(crate) struct NotedRun {
@@ -310,7 +148,7 @@ impl FailedRuns {
             && request.recorded.is_none();
         is_noted.then(|| {
             let run = request.id.clone().unwrap_or_else(execution_id);
-            let calls = Arc::new(NotedCalls { run, notes: Mutex::default() });
+            let calls = Arc::new(NotedCalls::new(run));
             request.noted = Some(calls.clone());
             let (caller, kept) = (request.caller.name.clone(), request.kept.clone());
             NotedRun { caller, calls, kept, runs: Some(self.clone()) }
@@ -445,15 +283,17 @@ fn forget(runs: &mut VecDeque<FailedChain>, caller: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::noted_calls::{BegunNote, MAX_RUN_BYTES};
     use crate::request::Route;
-    use toolgate_wire::{CallRecord, Outcome, Report};
+    use toolgate_engine::HostError;
+    use toolgate_wire::{CallRecord, Outcome, Report, Target};
 
     fn target(tool: &str) -> Target {
         Target::Tool { backend: "b".into(), tool: tool.into() }
     }
 
     fn noted(runs: &Arc<FailedRuns>, caller: &str, id: &str) -> NotedRun {
-        let calls = Arc::new(NotedCalls { run: id.into(), notes: Mutex::default() });
+        let calls = Arc::new(NotedCalls::new(id.into()));
         NotedRun { caller: caller.into(), calls, kept: None, runs: Some(runs.clone()) }
     }
 
@@ -619,31 +459,15 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_do_not_fit_are_left_out_and_effects_that_do_not_fit_end_it() {
+    fn a_run_is_kept_without_reads_that_do_not_fit_and_not_without_effects() {
         let (runs, large) = (Arc::<FailedRuns>::default(), "x".repeat(MAX_RUN_BYTES));
-        let run = noted(&runs, "ann", "without reads");
-        call(&run, "read", true, Ok("1"));
-        call(&run, "write", false, Ok("2"));
-        call(&run, "read", true, Ok(&large));
-        call(&run, "write", false, Ok("3"));
-        let calls = run.calls.clone();
-        let kept: Vec<_> = calls.notes.lock().calls.iter().flatten().map(|call| call.answer.clone()).collect();
-        assert_eq!(kept, [Some("2".to_owned()), Some("3".to_owned())]);
-        run.ended(&failed("without reads"));
-        assert!(is_kept(&runs, "without reads", "ann"));
-
-        let run = noted(&runs, "ann", "cut");
-        call(&run, "write", false, Ok("2"));
-        call(&run, "write", false, Ok(&large));
-        call(&run, "write", false, Ok("3"));
-        run.ended(&failed("cut"));
-        assert!(!is_kept(&runs, "cut", "ann"));
-        let many = noted(&runs, "ann", "many");
-        for _ in 0..=MAX_RUN_CALLS {
-            call(&many, "write", false, Ok("2"));
+        for (id, is_read, is_kept) in [("without reads", true, true), ("without effects", false, false)] {
+            let run = noted(&runs, "ann", id);
+            call(&run, "write", false, Ok("1"));
+            call(&run, "large", is_read, Ok(&large));
+            run.ended(&failed(id));
+            assert_eq!(self::is_kept(&runs, id, "ann"), is_kept, "{id}");
         }
-        many.ended(&failed("many"));
-        assert!(!is_kept(&runs, "many", "ann"));
     }
 
     #[test]

@@ -19,7 +19,8 @@ use toolgate_wire::{
     ByteBudget, CallErrorCode, CallId, CallRecord, Code, ErrorClass, Failure, Limits, Outcome, Report,
 };
 
-use super::attempt::{Attempt, Watched, not_a_program, without_engine};
+use super::attempt::{Attempt, Watched, without_engine};
+use super::check::not_a_program;
 use toolgate_bridge::RunHost;
 use toolgate_json::{minified, stringify, stringify_exact};
 

@@ -12,10 +12,10 @@ use serde_json::value::RawValue;
 use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{CallRecord, CallerScope, Outcome, Report};
 
-use super::history::Transfer;
 use super::listen::{CallDetails, EndedRun, Listeners};
 use super::metrics::log_calls;
 use super::request::{Door, RunReport, RunTrace};
+use super::statistics::Transfer;
 
 /// How long a note waits for others.
 const NOTE_INTERVAL: Duration = Duration::from_millis(10);

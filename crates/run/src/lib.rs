@@ -7,16 +7,19 @@
 //! - `request`: what is asked, and what comes back; `run_id`: the names of runs
 //! - `environment`: configured limits, host functions, backends that are still starting
 //! - `budgets`: the bytes that runs and callers have in flight
-//! - `attempt`: one run from admission to its report
+//! - `attempt`: one run from admission to its report; `check`: what is wrong with a program before it is run; `program_host`: what
+//!   it may call; `failure_hint`: what the catalog knows about its failure
 //! - [`durable`]: runs that outlive their process; `when_asked`: which runs become such, and when; `call_program`: a call in JSON
-//!   as the program that such a run needs; `failed_runs`: what other runs did before they failed, to be kept by a correction
+//!   as the program that such a run needs; `noted_calls`: the calls of other runs, noted while they go on; `failed_runs`: what those
+//!   did that failed, to be kept by a correction
 //! - `fast_path`: a program that is one call, without an interpreter; `introspect`: one that asks what tools there are
 //! - `replay`: a recorded run as a request
 //! - `reachable`: the catalog as the planner asks it
 //! - `type_check`: the types of a program, before its first call
 //! - [`stage`]: writes that are reviewed together before any is sent
-//! - `explain`: a failed run in words for a model; `history`: statistics and recent runs; `kept_notes`: what is noted of durable ones
-//!   until they end; `metrics`: counters and log lines;
+//! - `explain`: a failed run in words for a model
+//! - `history`: runs that have ended are recorded; `single_call`: so are calls without a program; `statistics`: sums and recent runs;
+//!   `kept_notes`: what is noted of durable runs until they end; `metrics`: counters and log lines;
 //!   `listen`: listeners that are notified of every run; `later`: the thread that notifies them of ends
 
 #![forbid(unsafe_code)]
@@ -24,10 +27,12 @@
 mod attempt;
 mod budgets;
 mod call_program;
+mod check;
 pub mod durable;
 mod environment;
 mod explain;
 mod failed_runs;
+mod failure_hint;
 mod fast_path;
 mod history;
 mod introspect;
@@ -35,11 +40,15 @@ mod kept_notes;
 mod later;
 mod listen;
 mod metrics;
+mod noted_calls;
+mod program_host;
 mod reachable;
 mod replay;
 mod request;
 mod run_id;
+mod single_call;
 pub mod stage;
+mod statistics;
 mod type_check;
 mod when_asked;
 
@@ -71,15 +80,18 @@ use when_asked::{AskingBackends, Watching, cannot_ask};
 pub use budgets::set_process_bytes;
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
-pub use failed_runs::{BeingCorrected, NotedCalls};
-pub use history::{BegunSingleCall, History, SingleCall, Transfer};
+pub use failed_runs::BeingCorrected;
+pub use history::History;
 pub use listen::{ArgumentsWanted, BegunCall, CallDetails, EndedRun, RunListener};
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
+pub use noted_calls::NotedCalls;
 pub use replay::{replay_engine, replay_request};
 pub use request::{
     Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
 };
 pub use run_id::execution_id;
+pub use single_call::{BegunSingleCall, SingleCall};
+pub use statistics::Transfer;
 
 pub use type_check::{LearnedResults, ProgramCheck, ProgramTypes, TypesNotChecked};
 

@@ -12,8 +12,8 @@ use toolgate_mcp::RequestOrigin;
 use toolgate_wire::frame::{Stream, Target};
 use toolgate_wire::{CallRecord, CallerScope};
 
-use super::history::Transfer;
 use super::request::{Door, RunReport, RunRequest, RunTrace};
+use super::statistics::Transfer;
 
 /// The most calls of a run of which more is kept than the report has.
 const MAX_NOTED: usize = 10_000;

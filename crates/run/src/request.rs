@@ -16,7 +16,7 @@ use toolgate_telemetry::{SpanId, TraceId};
 use toolgate_wire::report::ReportFields;
 use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, Report};
 
-use crate::failed_runs::NotedCalls;
+use crate::noted_calls::NotedCalls;
 use crate::stage::Staging;
 use toolgate_bridge::{AllowedEffects, QuestionWatch};
 

@@ -24,7 +24,7 @@ use super::messages::durable::{
     RunListReply, RunStateReply, RunStatusName,
 };
 use super::refusal::Refusal;
-use super::run::{ProgramFields, answer, named};
+use super::run::{ProgramFields, answer, requested_functions};
 use super::stream_right::StreamRight;
 use super::{Caller, HttpService};
 
@@ -62,10 +62,7 @@ pub(super) async fn begin(
     }
     let webhook = body.webhook.map(webhook).transpose()?;
     let scope = caller.scope();
-    let functions = match &body.functions {
-        Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
-        None => None,
-    };
+    let functions = requested_functions(&service, &scope, body.functions.as_deref())?;
     let fields = ProgramFields {
         code: body.code,
         context: body.context,

@@ -35,10 +35,7 @@ pub(super) async fn run(
 ) -> Result<Response, Refusal> {
     let body = received.value;
     let scope = caller.scope();
-    let functions = match &body.functions {
-        Some(names) => Some(named(&service.runner().functions(&scope), names, "/functions")?),
-        None => None,
-    };
+    let functions = requested_functions(&service, &scope, body.functions.as_deref())?;
     let output = Output::checked(body.max_output_size, body.intent)?;
     let fields = ProgramFields {
         code: body.code,
@@ -111,6 +108,15 @@ impl ProgramFields {
             ..RunRequest::new(profile, self.code.ok_or_else(|| Refusal::missing("/code"))?)
         })
     }
+}
+
+/// The functions that a request names; `None` where it names none, and gets all that its caller may use.
+pub(super) fn requested_functions(
+    service: &HttpService,
+    scope: &CallerScope,
+    names: Option<&[String]>,
+) -> Result<Option<Registry>, Refusal> {
+    names.map(|names| named(&service.runner().functions(scope), names, "/functions")).transpose()
 }
 
 /// The named functions. A function that the caller may not use is reported like one that does not exist.

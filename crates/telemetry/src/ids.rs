@@ -24,8 +24,8 @@ impl TraceId {
 
     /// The id that 32 hexadecimal digits say.
     pub fn parse(digits: &str) -> Option<Self> {
-        let id = u128::from_str_radix(digits, 16).ok()?;
-        (digits.len() == 32 && id != 0).then_some(TraceId(id))
+        let id = u128::from_str_radix(hexadecimal(digits, 32)?, 16).ok()?;
+        (id != 0).then_some(TraceId(id))
     }
 }
 
@@ -37,9 +37,15 @@ impl SpanId {
 
     /// The id that 16 hexadecimal digits say.
     pub fn parse(digits: &str) -> Option<Self> {
-        let id = u64::from_str_radix(digits, 16).ok()?;
-        (digits.len() == 16 && id != 0).then_some(SpanId(id))
+        let id = u64::from_str_radix(hexadecimal(digits, 16)?, 16).ok()?;
+        (id != 0).then_some(SpanId(id))
     }
+}
+
+/// The text if it is so many lower-case hexadecimal digits, as W3C Trace Context writes ids: no sign, no capitals.
+fn hexadecimal(digits: &str, length: usize) -> Option<&str> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (digits.len() == length && digits.bytes().all(is_digit)).then_some(digits)
 }
 
 impl fmt::Display for TraceId {
@@ -76,7 +82,7 @@ mod tests {
 
     #[test]
     fn zero_and_other_lengths_are_no_ids() {
-        for digits in ["", "0000000000000000", "1", "g000000000000001"] {
+        for digits in ["", "0000000000000000", "1", "g000000000000001", "+b7ad6b716920333", "B7AD6B7169203331"] {
             assert_eq!(SpanId::parse(digits), None, "{digits}");
         }
         assert_eq!(TraceId::parse("00000000000000000000000000000000"), None);

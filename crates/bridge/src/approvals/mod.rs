@@ -14,6 +14,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use toolgate_journal::entry::AllowedBy;
 use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallId, Target};
 
@@ -156,6 +157,17 @@ pub trait Approver: Send + Sync {
     /// The verdict that this call is not made, where a person has decided so or decided too late; also before this process had
     /// the run. It holds whatever the policy says by now.
     fn refusal(&self, call: CallId) -> Option<Verdict> {
+        let _ = call;
+        None
+    }
+
+    /// The policy lets a call through without a question of its own: a run that is kept keeps by what.
+    fn lets_through(&self, call: CallId, by: AllowedBy) {
+        let _ = (call, by);
+    }
+
+    /// What the policy let a call through by before this process had the run, where its record says so.
+    fn let_through_before(&self, call: CallId) -> Option<AllowedBy> {
         let _ = call;
         None
     }

@@ -5,12 +5,13 @@
 
 use serde_json::Value;
 use toolgate_engine::{HostError, RepeatedCall};
+use toolgate_journal::entry::AllowedBy;
 use toolgate_policy::{Action, CallCounts, PolicyDecision};
 use toolgate_wire::report::DecisionRecord;
 use toolgate_wire::{CallState, Target};
 
 use super::refusals::{decision_of, denied_by_person, expired};
-use super::{CallPolicy, Subject, caller_name, noted, rule_key, with_call};
+use super::{CallPolicy, Subject, caller_name, rule_key, with_call};
 use crate::RequestContext;
 use crate::approvals::{KeptQuestion, Verdict};
 
@@ -76,9 +77,8 @@ pub(super) fn was_answered_for(decision: &PolicyDecision, before: &PolicyDecisio
 }
 
 impl CallPolicy {
-    /// Counts a call that a run repeats from its record, if it was sent, for the rule that matches it now. The record does not
-    /// name the rule that allowed the call then, so the rule that allows it now is noted. Where the policy now asks or denies,
-    /// nothing is noted: no such decision was made about this call.
+    /// Counts a call that a run repeats from its record, if it was sent, for the rule that matches it now. What is noted is the
+    /// rule that let the call through then, and nothing where the record does not name it: no other decision was made.
     pub(crate) fn note_repeated(
         &self,
         subject: &Subject,
@@ -95,10 +95,18 @@ impl CallPolicy {
         if policy.needs_usage() {
             usage.add(&subject.path, decision.rule.as_deref());
         }
-        if decision.action == Action::Allow {
-            run.note(asked.call_id, noted(&decision));
-        }
+        let before = asked.approver_of_call().and_then(|(approver, call)| approver.let_through_before(call));
+        before.into_iter().for_each(|allowed| run.note(asked.call_id, let_through_by(allowed)));
     }
+}
+
+/// What reports have of a call that was let through.
+fn let_through_by(allowed: AllowedBy) -> DecisionRecord {
+    let (action, verdict) = match allowed.remembered {
+        true => (Action::Ask, Some("remembered")),
+        false => (Action::Allow, None),
+    };
+    DecisionRecord { action: action.name(), rule: allowed.rule, verdict, ..DecisionRecord::default() }
 }
 
 /// Notes what was decided about a call that was not let through, where the reply in the record of its run says so.

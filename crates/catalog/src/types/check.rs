@@ -341,8 +341,7 @@ impl Writer {
             let is_broken = one.broken.contains(entry.tool().name.as_str());
             let result = if is_broken { "any".to_owned() } else { self.result(tool, learned) };
             let signature = format!("({argument}): Promise<{result}>; ");
-            let mut spellings = vec![entry.identifier().to_owned(), entry.tool().name.clone()];
-            spellings.dedup();
+            let spellings = entry.spellings().into_iter().map(str::to_owned).collect();
             let types = std::mem::take(&mut self.pending);
             self.written += types.len() + signature.len();
             tools.push(DeclaredTool { spellings, types, signature });

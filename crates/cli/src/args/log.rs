@@ -12,7 +12,8 @@ pub(crate) enum AuditCommand {
     /// Check the chain of the audit log, archives included
     ///
     /// Exit code 0 when every line follows from the one before it, 1 otherwise. A line that was changed, added, moved or
-    /// removed is found. What was cut off at the end is not, unless you name a hash that an earlier check printed.
+    /// removed is found. The last line, and what was cut off after it, are not in the hash of a later line: name a hash that an earlier
+    /// check printed (--expect) to find a change there.
     Verify(AuditVerifyArgs),
     /// Show calls of the audit log, the last ones first: who, what, which rule, who approved it
     ///

@@ -13,7 +13,7 @@ use toolgate_wire::foreign_text::head;
 use super::servers::table;
 use super::{Exit, Usage};
 use crate::args::log::{AuditShowArgs, AuditVerifyArgs};
-use crate::print::{Style, escape, note, out};
+use crate::print::{Style, counted, escape, note, out};
 
 /// Hexadecimal digits of the id of a run in a list.
 const SHOWN_ID: usize = 8;
@@ -113,16 +113,16 @@ fn file(named: Option<&Path>, config: Option<&Path>) -> anyhow::Result<PathBuf> 
 
 fn describe(verified: &Verified) -> anyhow::Result<()> {
     let Verified { lines, first, head, files, lost, torn, has_expected } = verified;
-    out(format_args!("{lines} lines in {files} files: the chain holds"))?;
+    out(format_args!("{} in {}: the chain holds", counted(*lines, "line"), counted(*files, "file")))?;
     out(format_args!("head: {head}"))?;
     if *first > 1 {
         note(format_args!("it begins with line {first}: older archives were removed"));
     }
     if *lost > 0 {
-        note(format_args!("{lost} records were lost before they could be written"));
+        note(format_args!("lost before they could be written: {}", counted(*lost, "record")));
     }
     if *torn > 0 {
-        note(format_args!("{torn} lines were not finished by a process that was killed"));
+        note(format_args!("not finished by a process that was killed: {}", counted(*torn, "line")));
     }
     if !has_expected {
         note("the expected hash is not in the chain: lines were cut off at the end, or all of them were written anew");

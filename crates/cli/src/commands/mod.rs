@@ -24,6 +24,8 @@ pub(crate) mod test;
 use std::fmt;
 use std::process::ExitCode;
 
+use serde_json::json;
+
 use crate::print;
 
 /// How a command ended.
@@ -62,8 +64,31 @@ pub(crate) fn exit_code(end: anyhow::Result<Exit>) -> ExitCode {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
         Err(error) => {
-            print::error(&with_causes(&error));
-            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+            let message = with_causes(&error);
+            let is_usage = error.is::<Usage>();
+            print_as_json(if is_usage { "INVALID_INPUT" } else { "FAILED" }, &message);
+            print::error(&message);
+            ExitCode::from(if is_usage { 2 } else { 1 })
         }
+    }
+}
+
+/// The command line could not be read, or asks for help.
+pub(crate) fn refused_arguments(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        let message = error.render().to_string();
+        print_as_json("INVALID_INPUT", message.trim().trim_start_matches("error: "));
+    }
+    error.exit()
+}
+
+/// What went wrong as the HTTP service says it, where `--json` asks for JSON and nothing else was printed: a program that reads standard
+/// output finds JSON there in any case.
+fn print_as_json(code: &str, message: &str) {
+    let asks = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    if asks && !print::has_output() {
+        let failure = json!({ "error": { "code": code, "message": message } });
+        // Standard error says it as well, also where standard output cannot be written.
+        let _ = print::out(print::escape::json(&failure.to_string()));
     }
 }

@@ -106,16 +106,37 @@ async fn one(runner: &Runner, path: &Path, update: bool) -> anyhow::Result<Passe
     let text = report::with_measurements(&run.report, &recorded)?;
     match report::difference(&recorded, &text) {
         None => Ok(Passed::Same),
-        Some(_) if update && run.report.failure().is_none_or(|failure| failure.code != Code::Diverged) => {
-            replace_report(&mut record, &text);
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-            let mut file = BufWriter::new(file);
-            cassette::write(&record, &mut file)?;
-            file.flush()?;
-            Ok(Passed::Updated)
-        }
-        Some(difference) => anyhow::bail!("the replay differs from the record: {difference}"),
+        Some(difference) => match run.report.failure().filter(|failure| is_no_result(failure.code)) {
+            Some(failure) => anyhow::bail!("{}: {}", failure.code, failure.message),
+            None if update => {
+                replace_report(&mut record, &text);
+                rewrite(path, &record)?;
+                Ok(Passed::Updated)
+            }
+            None => anyhow::bail!("the replay differs from the record: {difference}"),
+        },
     }
+}
+
+/// Whether a replay that ended so says nothing of what the program does: it went another way than the record, or was not executed.
+fn is_no_result(code: Code) -> bool {
+    matches!(code, Code::Diverged | Code::Unavailable | Code::Aborted)
+}
+
+/// Writes a cassette in place of the one that is there, which stays whole where the disk is full or this process ends.
+fn rewrite(path: &Path, record: &Record) -> anyhow::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let write = || -> anyhow::Result<()> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = BufWriter::new(file);
+        cassette::write(record, &mut file)?;
+        file.flush()?;
+        file.get_ref().sync_all()?;
+        Ok(std::fs::rename(&new, path)?)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 fn replace_report(record: &mut Record, text: &str) {

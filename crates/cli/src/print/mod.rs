@@ -20,6 +20,7 @@ pub(crate) mod review;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 
@@ -77,8 +78,17 @@ fn colours_wanted() -> bool {
     set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether a line was written to standard output, or should have been.
+static HAS_OUTPUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has written to standard output.
+pub(crate) fn has_output() -> bool {
+    HAS_OUTPUT.load(Ordering::Relaxed)
+}
+
 /// Writes a line to standard output. A reader who left early is no failure.
 pub(crate) fn out(line: impl Display) -> anyhow::Result<()> {
+    HAS_OUTPUT.store(true, Ordering::Relaxed);
     let mut stdout = io::stdout().lock();
     match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -89,6 +99,12 @@ pub(crate) fn out(line: impl Display) -> anyhow::Result<()> {
 /// Writes a line to standard error, if anybody reads it.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A number of things: `1 line`, `2 lines`.
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 /// What went wrong, for a person.

@@ -105,6 +105,13 @@ fn replies_of_any_size_stay_below_the_largest_message() {
     check("numbers", ATTACK, &["object", "MEMORY"], RUN_BYTES, 0);
 }
 
+/// A decoder holds as much as the sender says, and also of what is dropped: eight replies of 824 bytes each.
+#[test]
+fn windows_of_decoders_take_no_memory() {
+    let code = "const ends = await Promise.allSettled(Array.from({ length: 8 }, () => bad.attack({}))); return ends[0].reason.code";
+    check("http-window", code, &["PROTOCOL"], 0, 0);
+}
+
 /// What a run that may move to V8 keeps of its messages.
 const TRANSCRIPT_BYTES: u64 = 64 << 20;
 

@@ -3,15 +3,21 @@
 The first argument is what it does when its tool `attack` is called, or its tools are listed. With `says` the second is the file
 of the tool's description.
 """
+import base64
 import json
 import sys
 import time
 import threading
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 MODE = sys.argv[1]
 MB = 1 << 20
 OK = {"content": [{"type": "text", "text": "ok"}]}
+# 824 bytes of brotli with a window of 1 GB, which are 1,000 MB of comments of an event stream.
+WINDOW = zlib.decompress(base64.b64decode(
+    "eNoTlPv//z/jhDCGiweD+0vDOOSdn9uc/395LlCUwYPhSCLjgur/5///r2dQYXi0geHC3v/P//+3ZxBiKIxgeHHv/+f//+UZOBssdBhK3v//+f8/"
+    "fwOLg4wYw67v///8/8/uwKTAx81w93f9v///mRUYBdpZG979tQfbx9BxmMnh+7/5o9aMWjM0rKmZ5cICsabV1YWZGQBiramC"))
 
 
 def many_tools(first, last):
@@ -150,11 +156,16 @@ class Handler(BaseHTTPRequestHandler):
         if "method" not in message:
             HELD.release()
             time.sleep(600)
-        is_event = MODE in ("http-event", "http-pings") and message["method"] == "tools/call"
+        is_event = MODE in ("http-event", "http-pings", "http-window") and message["method"] == "tools/call"
         self.send_response(200 if "id" in message else 202)
         self.send_header("Content-Type", "text/event-stream" if is_event else "application/json")
+        if is_event and MODE == "http-window":
+            self.send_header("Content-Encoding", "br")
         self.end_headers()
         try:
+            if is_event and MODE == "http-window":
+                self.wfile.write(WINDOW)
+                return
             if is_event and MODE == "http-pings":
                 for n in range(3_000):
                     self.wfile.write(b"data: " + ping("%d %s" % (n, "x" * 900)) + b"\n")

@@ -162,6 +162,30 @@ fn a_call_that_needs_more_names_the_command_for_it() {
     user.check_no_secret();
 }
 
+#[test]
+fn a_refusal_that_names_no_scope_says_what_to_do() {
+    let (user, server) = user_of_pets();
+    server.fake.behaviour.lock().unwrap().names_scopes = false;
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    let program = user.file("add.ts", "return await pets.addPet({})");
+    let unnamed = "the server wants more rights than the login has, and does not say which: add the scopes that the server's \
+                   documentation names to `auth.oauth.scopes` of the server, then run `toolgate login pets`";
+    // An access token that is accepted, and one that ended: the call is refused once, and then twice.
+    for _ in 0..2 {
+        let refused = user.run(&["run", &program]);
+        assert!(refused.code == 1 && refused.stderr.contains(unnamed), "{refused:?}");
+        server.fake.revoke_access();
+    }
+    // What it says is enough.
+    user.edit_config(|config| config["mcpServers"]["pets"]["auth"]["oauth"]["scopes"] = json!(["read", "write"]));
+    let refused = user.run(&["run", &program]);
+    let more = "does not say which: run `toolgate login pets`, which asks for read, write; if that is not enough, add";
+    assert!(refused.code == 1 && refused.stderr.contains(more), "{refused:?}");
+    assert_eq!(user.log_in(&["login", "pets"]).code, 0);
+    assert_eq!(user.run(&["run", &program]).code, 0);
+    user.check_no_secret();
+}
+
 /// A read without its login ends a dry run with a sentence, not with an answer that a real run would not get.
 #[test]
 fn a_dry_run_says_that_a_read_needs_a_login() {
@@ -309,7 +333,10 @@ fn a_login_that_nobody_finishes_ends() {
     let refused = user.run(&["login", "local"]);
     assert!(refused.code == 2 && refused.stderr.contains("takes no login"), "{refused:?}");
     let refused = user.run(&["login", "nobody"]);
-    assert!(refused.code == 2 && refused.stderr.contains("no server of this name"), "{refused:?}");
+    assert!(
+        refused.code == 2 && refused.stderr.contains("no server named nobody: there are local, notes"),
+        "{refused:?}"
+    );
 }
 
 /// A document whose operations need a login that these flows describe.

@@ -74,6 +74,14 @@ impl User {
         self.file(".config/toolgate/toolgate.json", &config.to_string())
     }
 
+    /// Changes the configuration as a person with an editor does.
+    pub(crate) fn edit_config(&self, change: impl FnOnce(&mut Value)) {
+        let text = std::fs::read_to_string(self.home().join(".config/toolgate/toolgate.json")).unwrap();
+        let mut config = serde_json::from_str(&text).unwrap();
+        change(&mut config);
+        self.config(&config);
+    }
+
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         self.start_with(args, &[])
     }

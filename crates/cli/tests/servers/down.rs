@@ -156,6 +156,58 @@ fn why_a_server_does_not_start_is_said_without_its_secrets() {
     assert!(![stdout, stderr, log].iter().any(|text| text.contains("s3cr3tTOK99")), "a secret is shown");
 }
 
+/// An MCP server whose every error repeats its variable and its argument, in the message and anywhere in the data.
+const LEAKY_SERVER: &str = r#"
+import json, os, sys
+TOOLS = {"tools": [{"name": "fail", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}}, "serverInfo": {"name": "leaky", "version": "1"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    found = {"initialize": HELLO, "tools/list": TOOLS, "ping": {}}.get(message["method"])
+    if found is not None:
+        reply["result"] = found
+    else:
+        token, argument, pin = os.environ["TOK"], sys.argv[1], int(os.environ["PIN"])
+        data = {"env": {"TOK": token}, "args": ["with " + argument], token: 1, "pin": pin}
+        reply["error"] = {"code": -32000, "message": "bad token " + token + " and " + argument, "data": data}
+    print(json.dumps(reply), flush=True)
+"#;
+
+#[test]
+fn an_error_of_a_server_is_told_without_its_secrets() {
+    let user = User::new();
+    user.write("token", "s3cr3tTOK99");
+    user.write("argument", "s3cr3tARG77");
+    let script = user.write("leaky.py", LEAKY_SERVER);
+    let file = |name: &str| format!("${{file:{}}}", user.path(name).display());
+    let server = json!({
+        "command": "python3", "args": [script, file("argument")], "env": { "TOK": file("token"), "PIN": "9182736455" },
+    });
+    user.write(".config/toolgate/toolgate.json", &json!({ "mcpServers": { "leaky": server } }).to_string());
+    user.write("fail.ts", "try { await leaky.fail({}) } catch (e) { return { message: e.message, data: e.data } }");
+    user.write("thrown.ts", "await leaky.fail({})");
+    let mut told = Vec::new();
+    for args in [&["run", "fail.ts", "--json"][..], &["run", "thrown.ts", "--json"], &["call", "leaky.fail"]] {
+        let (_, stdout, stderr) = user.try_run(args);
+        assert!(format!("{stdout}{stderr}").contains("[TOK]"), "{args:?}: {stdout}{stderr}");
+        told.extend([stdout, stderr]);
+    }
+    let caught: Value = serde_json::from_str(&told[0]).expect("a report");
+    let data = json!({ "env": { "TOK": "[TOK]" }, "args": ["with [secret]"], "[TOK]": 1, "pin": "[PIN]" });
+    assert_eq!(caught["value"]["data"]["data"], data, "{caught}");
+    let mut client = Client::new(&user, &["--mode", "direct"]);
+    told.push(client.reply("tools/call", json!({ "name": "leaky__fail", "arguments": {} })).to_string());
+    assert!(told.iter().any(|text| text.contains("-32000") && text.contains("[TOK]")), "{told:?}");
+    client.leave();
+    told.push(std::fs::read_to_string(user.path(".local/state/toolgate/toolgate.log")).unwrap_or_default());
+    for secret in ["s3cr3tTOK99", "s3cr3tARG77", "9182736455"] {
+        assert!(!told.iter().any(|text| text.contains(secret)), "{secret} is shown: {told:?}");
+    }
+}
+
 #[test]
 fn types_of_known_servers_do_not_wait_for_one_that_never_answers() {
     let user = User::new();

@@ -177,7 +177,7 @@ fn restart_starts_a_failed_server_again_wherever_it_runs() {
     assert!(code == 0 && stderr.contains("tracker: ready"), "{stderr}");
     assert_eq!(client.chain(ONE), json!(1));
     let (code, _, stderr) = user.try_run(&["restart", "nothing"]);
-    assert!(code == 1 && stderr.contains("there is no such server"), "{stderr}");
+    assert!(code == 2 && stderr.contains("no server named nothing: there are tracker"), "{stderr}");
     client.leave();
     let folder = user.home().join(".local/state/toolgate/run");
     let left = std::fs::read_dir(folder).expect("a folder").count();

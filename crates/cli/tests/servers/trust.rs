@@ -126,3 +126,13 @@ fn a_repositorys_servers_are_imported_only_by_name_or_consent() {
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     assert!(!user.path("toolgate.json").exists());
 }
+
+#[test]
+fn trust_in_a_folder_without_a_file_is_no_trust_in_the_file_of_the_user() {
+    let user = User::new();
+    user.write(".config/toolgate/toolgate.json", r#"{"mcpServers": {}}"#);
+    let (code, _, stderr) = user.try_run(&["trust"]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("there is no configuration file in this folder"), "{stderr}");
+    assert_eq!(user.run(&["trust", "--list"]), "");
+}

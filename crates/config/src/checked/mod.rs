@@ -365,7 +365,7 @@ pub(crate) fn check(raw: &Raw, env: &Env) -> Result<Checked, Vec<Problem>> {
         audit: audit::check(&mut checker, &value(&toolgate.audit)),
         telemetry: telemetry::check(&mut checker, &value(&toolgate.telemetry)),
         functions: functions::check(&mut checker, &toolgate, &servers.names, call.timeout),
-        policy: policy::check(&mut checker, &toolgate),
+        policy: policy::check(&mut checker, &toolgate, &servers.names),
         remembered_rules: checker.env.state_folder().map(|state| state.join("remembered-rules")),
         egress: egress(&mut checker, &toolgate.egress),
         guard: checker.list(&value(&toolgate.guard).allow).unwrap_or_default(),

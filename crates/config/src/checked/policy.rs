@@ -1,17 +1,22 @@
 //! Validates the rules of the policy. A rule that cannot be used is an error of the whole file: without its policy, the
 //! gateway does not run.
 
+use std::collections::BTreeSet;
+
 use toolgate_policy::{Action, CallLimits, Condition, Glob, Policy, Rule, TraitFilter};
 
 use super::checker::Checker;
+use crate::raw::reader::closest;
 use crate::raw::{self, Located, RawAnnotations, RawCallLimits};
-use crate::values::{PolicyAction, PolicyAnnotation};
+use crate::values::{BackendName, PolicyAction, PolicyAnnotation};
 
+/// What the names of built-in host functions with a dot begin with.
+const BUILTIN_FUNCTIONS: &str = "api";
 /// The most rules of a policy.
 const MAX_RULES: usize = 10_000;
 
 /// Checks all rules of a file.
-pub(super) fn check(checker: &mut Checker<'_>, toolgate: &raw::Toolgate) -> Policy {
+pub(super) fn check(checker: &mut Checker<'_>, toolgate: &raw::Toolgate, servers: &BTreeSet<BackendName>) -> Policy {
     let default = checker.get(&toolgate.policy_default).map_or(Action::Allow, action);
     let Some(list) = &toolgate.policy else { return Policy::new(Vec::new(), default) };
     if list.value.len() > MAX_RULES {
@@ -19,7 +24,41 @@ pub(super) fn check(checker: &mut Checker<'_>, toolgate: &raw::Toolgate) -> Poli
         return Policy::new(Vec::new(), Action::Deny);
     }
     let rules = list.value.iter().filter_map(|raw| rule(checker, raw)).collect();
+    list.value.iter().for_each(|raw| look_for_server(checker, toolgate, servers, &raw.value));
     Policy::new(rules, default)
+}
+
+/// Warns of a rule whose tool is of a server that is not configured: it decides about no call, and a person who misspelt the name believes that it
+/// does. Programs may spell a server with other signs between its letters; host functions may have a dot too.
+fn look_for_server(
+    checker: &mut Checker<'_>,
+    toolgate: &raw::Toolgate,
+    servers: &BTreeSet<BackendName>,
+    rule: &raw::PolicyRule,
+) {
+    let Some(tool) = &rule.tool else { return };
+    let pattern = tool.value.text.as_str();
+    let Some((server, _)) = pattern.split_once('.').filter(|(server, _)| !server.contains(['*', '?', '$'])) else {
+        return;
+    };
+    let letters =
+        |name: &str| name.to_lowercase().chars().filter(|letter| letter.is_alphanumeric()).collect::<String>();
+    // The name of a server may have dots.
+    let is_named = |name: &BackendName| {
+        letters(name.as_str()) == letters(server)
+            || pattern.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let functions = toolgate.functions.iter().flat_map(|table| &table.value.0);
+    let is_function = server == BUILTIN_FUNCTIONS
+        || functions
+            .map(|(name, _)| &name.value)
+            .any(|name| name.strip_prefix(server).is_some_and(|rest| rest.starts_with('.')));
+    if is_function || servers.iter().any(is_named) {
+        return;
+    }
+    let known: Vec<&str> = servers.iter().map(BackendName::as_str).collect();
+    let near = closest(server, &known).map(|near| format!("did you mean {near}?")).unwrap_or_default();
+    checker.warn(&tool.place, format!("the rule is about no call: there is no server named {server}"), near);
 }
 
 fn rule(checker: &mut Checker<'_>, raw: &Located<raw::PolicyRule>) -> Option<Rule> {

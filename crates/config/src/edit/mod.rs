@@ -9,6 +9,7 @@ mod template;
 mod toml;
 mod yaml;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
@@ -21,6 +22,7 @@ pub use template::template;
 
 use super::clients::MAX_CLIENT_FILE_BYTES;
 use super::problem::Problem;
+use super::raw::reader::closest;
 use super::text::{Format, Source};
 use super::vars;
 
@@ -28,6 +30,9 @@ use super::vars;
 pub(super) const UNSUPPORTED_LAYOUT: &str = "its layout is not supported";
 /// The reason for rejecting a removal from a section that the file does not have.
 pub(super) const NO_SECTION: &str = "it has no such section";
+
+/// The sections that servers may be in.
+const SERVER_SECTIONS: [&str; 2] = ["mcpServers", "servers"];
 
 /// Why a file was not edited.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +45,7 @@ pub enum EditError {
     Exists(String),
     /// The server does not exist.
     #[error("no server named {0}")]
-    Absent(String),
+    Absent(AbsentServer),
     /// The layout of the file cannot be kept.
     #[error("cannot edit {}: {why}; please edit it by hand", file.display())]
     Refused {
@@ -61,6 +66,28 @@ pub enum EditError {
         #[source]
         error: std::io::Error,
     },
+}
+
+/// A server that a file does not have.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AbsentServer {
+    /// The name that was given.
+    pub name: String,
+    /// The server that may be meant.
+    pub near: Option<String>,
+}
+
+fn absent(file: &Json, name: &str) -> EditError {
+    let sections = SERVER_SECTIONS.into_iter().filter_map(|section| file.get(section)?.as_object());
+    let known: Vec<&str> = sections.flat_map(Map::keys).map(String::as_str).collect();
+    EditError::Absent(AbsentServer { name: name.to_owned(), near: closest(name, &known).map(str::to_owned) })
+}
+
+impl fmt::Display for AbsentServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.near.iter().try_for_each(|near| write!(f, ": did you mean {near}?"))
+    }
 }
 
 fn list(problems: &[Problem]) -> String {
@@ -154,13 +181,13 @@ fn may_have_secrets(entry: &Map<String, Json>) -> bool {
 pub fn remove(file: &Path, name: &str) -> Result<WrittenFile, EditError> {
     let original = open(file)?;
     let mut source = original.clone();
-    for section in ["mcpServers", "servers"] {
+    for section in SERVER_SECTIONS {
         if let Some(text) = take(&source, &[section], name)? {
             source = Source::new(file, source.format(), text);
         }
     }
     if source.text() == original.text() {
-        return Err(EditError::Absent(name.to_owned()));
+        return Err(absent(&json_of(&original)?, name));
     }
     let text = take(&source, &["toolgate", "backends"], name)?;
     file::replace(&original, text.as_deref().unwrap_or(source.text()), Backup::Latest, Mode::Kept)
@@ -171,8 +198,8 @@ pub fn set_client(file: &Path, name: &str, client: &Map<String, Json>) -> Result
     let source = open(file)?;
     let tree = json_of(&source)?;
     let of_server = |section: &&str| tree.get(section).and_then(|servers| servers.get(name));
-    let section = ["mcpServers", "servers"].into_iter().find(|section| of_server(section).is_some());
-    let section = section.ok_or_else(|| EditError::Absent(name.to_owned()))?;
+    let section = SERVER_SECTIONS.into_iter().find(|section| of_server(section).is_some());
+    let section = section.ok_or_else(|| absent(&tree, name))?;
     let auth = of_server(&section).and_then(|server| server.get("auth"));
     let login_of = |auth: Option<&Json>| {
         let mut login = auth.and_then(Json::as_object).cloned().unwrap_or_default();

@@ -285,7 +285,7 @@ pub(crate) fn report_unknown(node: &Node, place: &Location, known: &[&str], unkn
 }
 
 /// The known name nearest to `name`, if at most two letters differ (one of up to five). A swap of neighbours counts once.
-pub(crate) fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '_'], "");
     let wanted = plain(name);
     if wanted.len() > 64 {

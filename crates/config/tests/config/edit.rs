@@ -70,7 +70,7 @@ fn the_client_of_a_login_is_put_beside_what_is_there() {
         json!({"key": "k", "oauth": {"scopes": ["a"], "clientId": "me", "redirectPort": 8123}}),
     );
     let (_folder, file) = Folder::with("a.json", "{}");
-    assert!(matches!(edit::set_client(&file, "s", &Map::new()), Err(EditError::Absent(name)) if name == "s"));
+    assert!(matches!(edit::set_client(&file, "s", &Map::new()), Err(EditError::Absent(absent)) if absent.name == "s"));
 }
 
 fn check_remove(name: &str, text: &str, server: &str, expected: &str) {

@@ -5,7 +5,7 @@
 //! - `differential`, `programs`, `random`: every text with short cuts and without
 //! - `hints`, `names`: the folders of `specs/`
 //! - `calls`, `access`, `results`: what happens at the bridge, who may see what, what is kept
-//! - `policy`: what is allowed, asked about and denied; `stage`: writes that are reviewed first
+//! - `policy`: what is allowed, asked about and denied; `stage`, `stage_random`: writes that are reviewed first
 //! - `parked`: runs that wait for a person with a worker that is a process
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -29,6 +29,7 @@ mod random;
 mod results;
 mod runner;
 mod stage;
+mod stage_random;
 mod support;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         results::cases(),
         policy::cases(),
         stage::cases(),
+        stage_random::cases(),
         parked::cases(),
     ];
     runner::run(cases.into_iter().flatten().collect())

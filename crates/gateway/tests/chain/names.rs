@@ -7,11 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::runner::{Case, cases};
-use crate::support::{chain, chain_on, engines, specs, value};
+use crate::support::{asking, chain, chain_on, engines, run, shown, specs, value};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         names::every_row_holds_on_every_engine,
+        names::no_tool_is_called_before_the_program_calls_it,
+        names::a_name_that_javascript_calls_is_refused_with_the_identifier,
         names::a_name_of_ten_thousand_characters_is_as_good_as_any,
         names::interfaces_are_read_only_when_they_are_touched,
     ]
@@ -60,6 +62,47 @@ fn tools(backends: &serde_json::Map<String, Value>) -> Value {
     json!({ "backends": listed.collect::<serde_json::Map<_, _>>() })
 }
 
+/// The tools that JavaScript itself would call, if a backend had them under their own names.
+const CALLED_IMPLICITLY: [&str; 5] = ["then", "toJSON", "toString", "toLocaleString", "valueOf"];
+
+fn called_implicitly() -> Value {
+    let backends = json!({ "b": CALLED_IMPLICITLY });
+    tools(backends.as_object().expect("an object"))
+}
+
+pub(crate) fn no_tool_is_called_before_the_program_calls_it() {
+    for (engine, running) in engines() {
+        let chain = chain_on(running, &called_implicitly());
+        for code in [
+            "return typeof await b",
+            "const give = async () => b; return typeof await give()",
+            "console.log(b); return JSON.stringify({ b })",
+            "try { return `${b}` + b } catch { return 1 }",
+            "Object.keys(b); return typeof await Promise.all([b])",
+        ] {
+            let ran = run(&chain, asking(code));
+            assert!(ran.report.calls.is_empty() && ran.report.failure().is_none(), "{engine}: {code}\n{}", shown(&ran));
+        }
+        let returned = run(&chain, asking("return b"));
+        let failure = returned.report.failure().map(|failure| failure.message.as_str());
+        assert_eq!(failure, Some("result.then_ is a function; call it or leave it out"), "{engine}");
+        assert!(returned.report.calls.is_empty(), "{engine}: {}", shown(&returned));
+    }
+}
+
+pub(crate) fn a_name_that_javascript_calls_is_refused_with_the_identifier() {
+    let chain = chain(&called_implicitly());
+    for name in CALLED_IMPLICITLY {
+        let ran = run(&chain, asking(format!("return await b.{name}({{}})")));
+        let expected = format!("failed INVALID_CODE: Backend `b` has no tool `{name}`; nothing was called");
+        let text = shown(&ran);
+        assert!(text.starts_with(&expected) && text.contains(&format!("Did you mean `{name}_`?")), "{text}");
+        let called = run(&chain, asking(format!("return await b.{name}_({{}})")));
+        assert_eq!(called.report.value().map(|value| value.get()), Ok(json!(["b", name]).to_string().as_str()));
+        assert_eq!(called.report.calls[0].name(), format!("b.{name}_"));
+    }
+}
+
 pub(crate) fn a_name_of_ten_thousand_characters_is_as_good_as_any() {
     let name = "n".repeat(10_000);
     let chain = chain(&json!({ "backends": {
@@ -83,6 +126,6 @@ pub(crate) fn interfaces_are_read_only_when_they_are_touched() {
     // All of it would be ten megabytes, and would not fit beside a copy of itself.
     let code = "return [Object.keys(__interfaces).length, __interfaces.b7.t.description.length, await b999.t({})]";
     let limits = toolgate_wire::LimitRequest { memory: Some(4 << 20), ..Default::default() };
-    let ran = crate::support::run(&chain, toolgate_run::RunRequest { limits, ..crate::support::asking(code) });
+    let ran = run(&chain, toolgate_run::RunRequest { limits, ..asking(code) });
     assert_eq!(ran.report.value().map(|value| value.get()), Ok("[1000,10000,999]"), "{:?}", ran.report);
 }

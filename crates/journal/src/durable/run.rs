@@ -13,6 +13,7 @@ use toolgate_engine::transcript::{Delivery, Durable, NotDurable, Recorder};
 use toolgate_wire::{CallId, CallState, FromWorker, Warning};
 
 use super::Inner;
+use crate::entry::AllowedBy;
 use crate::recording::Recording;
 use crate::seal::RowKind;
 use crate::store::{Lease, Leave, StoreError};
@@ -131,6 +132,11 @@ impl DurableRun {
     /// What the report of the run has to say about its record.
     pub fn remark(&self) -> Option<Warning> {
         self.recording.remark()
+    }
+
+    /// What the policy let a call through by is kept with its reply.
+    pub fn allows(&self, id: CallId, by: AllowedBy) {
+        self.recording.allows(id, by);
     }
 
     /// Writes what was recorded. Entries that cannot be written stay, before later ones. While the run is parked it waits.

@@ -92,6 +92,7 @@ fn is_refusal(error: &LinkError) -> bool {
         LinkError::Http { status, .. } => !matches!(status, 401 | 403),
         LinkError::Closed { .. }
         | LinkError::Unreachable(_)
+        | LinkError::InvalidArguments(_)
         | LinkError::SessionExpired
         | LinkError::Auth(_)
         | LinkError::OverBudget { .. }

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde_json::Value;
+
 /// The shortest value that is taken for a secret, in bytes.
 const MIN_SECRET_BYTES: usize = 6;
 
@@ -62,6 +64,42 @@ impl Redactor {
     }
 }
 
+impl Redactor {
+    /// A text that was cut at its end: a value of which the cut left only the beginning is not shown either.
+    pub fn redact_cut(&self, text: &str) -> String {
+        let mut text = self.redact(text);
+        let longest = self.secrets.iter().filter_map(|(_, value)| cut_part(&text, value)).max();
+        text.truncate(text.len() - longest.unwrap_or_default());
+        text
+    }
+
+    /// The JSON without the values, which may be in any text, key or number of it.
+    pub fn redact_json(&self, json: Value) -> Value {
+        if self.secrets.is_empty() {
+            return json;
+        }
+        match json {
+            Value::String(text) => Value::String(self.redact(&text)),
+            Value::Array(items) => Value::Array(items.into_iter().map(|item| self.redact_json(item)).collect()),
+            Value::Object(members) => Value::Object(
+                members.into_iter().map(|(key, member)| (self.redact(&key), self.redact_json(member))).collect(),
+            ),
+            Value::Number(number) => {
+                let shown = number.to_string();
+                let redacted = self.redact(&shown);
+                if redacted == shown { Value::Number(number) } else { Value::String(redacted) }
+            }
+            Value::Null | Value::Bool(_) => json,
+        }
+    }
+}
+
+/// How many bytes at the end of a text are the beginning of this value, if they give away a part of it.
+fn cut_part(text: &str, value: &str) -> Option<usize> {
+    let lengths = (MIN_SECRET_BYTES..value.len()).rev();
+    lengths.filter(|&length| value.is_char_boundary(length)).find(|&length| text.ends_with(&value[..length]))
+}
+
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.secrets.iter().map(|(name, _)| name)).finish()
@@ -70,6 +108,8 @@ impl fmt::Debug for Redactor {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check(values: &[(&str, &str)], text: &str, expected: &str) {
@@ -99,6 +139,22 @@ mod tests {
         let redactor =
             Redactor::new(&[("TOKEN".to_owned(), "abcdefghi".to_owned())].into()).and_values(["defghi", "x"]);
         assert_eq!(redactor.redact("abcdefghi defghi x"), "[TOKEN] [secret] x");
+    }
+
+    #[test]
+    fn a_value_is_replaced_anywhere_in_json() {
+        let values = [("TOKEN", "s3cr3t-value"), ("PIN", "12345678")];
+        let redactor = Redactor::new(&values.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let json = json!({ "a": ["x s3cr3t-value", { "s3cr3t-value": 12_345_678 }], "b": null, "c": 5, "d": true });
+        let expected = json!({ "a": ["x [TOKEN]", { "[TOKEN]": "[PIN]" }], "b": null, "c": 5, "d": true });
+        assert_eq!(redactor.redact_json(json), expected);
+    }
+
+    #[test]
+    fn the_beginning_of_a_value_is_not_shown_where_a_text_was_cut() {
+        let redactor = Redactor::default().and_values(["s3cr3t-value"]);
+        assert_eq!(redactor.redact_cut("bad s3cr3t-value, s3cr3t-va"), "bad [secret], ");
+        assert_eq!(redactor.redact_cut("bad s3c"), "bad s3c", "too short to tell");
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub(crate) struct Behaviour {
     pub(crate) tells_account: bool,
     /// The issuer that the resource names in place of this one.
     pub(crate) other_issuer: Option<String>,
+    /// Whether a refusal for want of a scope names it.
+    pub(crate) names_scopes: bool,
 }
 
 impl Default for Behaviour {
@@ -109,6 +111,7 @@ impl Default for Behaviour {
             auth_methods: &[],
             tells_account: false,
             other_issuer: None,
+            names_scopes: true,
         }
     }
 }
@@ -195,6 +198,11 @@ impl Fake {
     pub(crate) fn refreshes(&self) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.token_requests.iter().filter(|form| form["grant_type"] == "refresh_token").count()
+    }
+
+    /// The part of a challenge that names the scope that is missing.
+    fn missing_scope(&self) -> &'static str {
+        if self.behaviour().names_scopes { r#", scope="write""# } else { "" }
     }
 
     fn see(&self, headers: &HeaderMap) {
@@ -354,7 +362,7 @@ async fn api(State(fake): Shared, method: axum::http::Method, headers: HeaderMap
         return (StatusCode::UNAUTHORIZED, axum::Json(json!({ "message": "no token" }))).into_response();
     };
     if method != axum::http::Method::GET && !scopes.iter().any(|scope| scope == "write") {
-        let challenge = r#"Bearer error="insufficient_scope", scope="write""#;
+        let challenge = format!(r#"Bearer error="insufficient_scope"{}"#, fake.missing_scope());
         return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
     }
     axum::Json(json!([{ "name": "Rex" }])).into_response()
@@ -451,7 +459,7 @@ async fn resource(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Respo
     let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
     let writes = message["params"]["name"] == "write";
     if writes && !scopes.iter().any(|scope| scope == "write") {
-        let challenge = format!(r#"Bearer error="insufficient_scope", scope="write"{metadata}"#);
+        let challenge = format!(r#"Bearer error="insufficient_scope"{}{metadata}"#, fake.missing_scope());
         return (StatusCode::FORBIDDEN, [(header::WWW_AUTHENTICATE, challenge)]).into_response();
     }
     let result = match message["method"].as_str() {

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use serde_json::{Map, Value};
 use toolgate_mcp::client::auth::{
     AuthError, AuthSettings, AuthorizationResponse, Authorizer, Challenge, ClientRegistration, Grant, LoginStatus,
-    MemoryTokenStore, PendingLogin, RedirectListener, RegisteredClient, SecretText, TokenStore,
+    MemoryTokenStore, MissingScopes, PendingLogin, RedirectListener, RegisteredClient, SecretText, TokenStore,
 };
 use toolgate_mcp::client::{HttpLink, Inbox, Link, LinkError, McpSession, ToolCallOptions, ToolName, Transport};
 use toolgate_mcp::protocol::Era;
@@ -181,11 +181,39 @@ async fn a_call_that_needs_more_asks_for_what_was_granted_and_what_is_missing() 
     let (fake, authorizer) = authorizer(Behaviour::default(), settings()).await;
     log_in(&authorizer).await.unwrap();
     let session = open(&fake, &authorizer).await.unwrap();
-    let more = LinkError::Auth(AuthError::ScopesRequired { scopes: vec!["read".to_owned(), "write".to_owned()] });
+    let more = LinkError::Auth(AuthError::ScopesRequired {
+        scopes: vec!["read".to_owned(), "write".to_owned()],
+        missing: MissingScopes::Named,
+    });
     assert_eq!(call(&session, "write").await, Err(more));
     log_in(&authorizer).await.unwrap();
     assert!(call(&session, "write").await.unwrap().contains("done"));
     assert_eq!(fake.seen.lock().unwrap().scopes, ["read", "read write"]);
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_no_scope_is_told_from_one_that_does() {
+    for (more, missing) in [(&[][..], MissingScopes::Unnamed), (&["write"], MissingScopes::UnnamedWithMoreToAsk)] {
+        let behaviour = Behaviour { names_scopes: false, ..Default::default() };
+        let scopes: Vec<String> = more.iter().map(|scope| (*scope).to_owned()).collect();
+        let fake = Fake::start(behaviour).await;
+        let store = Arc::new(MemoryTokenStore::default());
+        let former = Arc::new(Authorizer::new(&fake.url(), settings(), Arc::clone(&store)).unwrap());
+        log_in(&former).await.unwrap();
+        // The user has written the scope into the configuration since.
+        let settings = AuthSettings { scopes, ..settings() };
+        let authorizer = Arc::new(Authorizer::new(&fake.url(), settings, store).unwrap());
+        let session = open(&fake, &authorizer).await.unwrap();
+        let refused = call(&session, "write").await.unwrap_err();
+        let LinkError::Auth(error @ AuthError::ScopesRequired { .. }) = refused else { panic!("{refused}") };
+        assert!(matches!(&error, AuthError::ScopesRequired { missing: found, .. } if *found == missing), "{error:?}");
+        let said = error.to_string();
+        assert!(said.starts_with("the server wants more rights than the login has, and does not say which"), "{said}");
+        if missing == MissingScopes::UnnamedWithMoreToAsk {
+            log_in(&authorizer).await.unwrap();
+            assert!(call(&session, "write").await.unwrap().contains("done"));
+        }
+    }
 }
 
 #[tokio::test]

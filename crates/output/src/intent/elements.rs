@@ -12,7 +12,7 @@ use toolgate_json::{Shape, Value, unquote};
 /// Maximum depth at which the container is searched.
 const MAX_DEPTH: usize = 8;
 
-/// The JSON with only the matching entries; `None` if none or all match.
+/// The JSON with only the matching entries, if some match and some do not; `None` if it has no entries of a size to choose from.
 pub(super) fn matching(json: Value<'_>, terms: &Terms) -> Option<Matches> {
     let (offset, container) = main_container(json)?;
     let (mut chosen, mut last) = (Choice::default(), 1);
@@ -22,7 +22,7 @@ pub(super) fn matching(json: Value<'_>, terms: &Terms) -> Option<Matches> {
         last = entry.end;
     }
     if !chosen.leaves_out() {
-        return None;
+        return Some(Matches::nothing_left_out(&chosen));
     }
     let (before, after) = (json.text().get(..=offset)?, json.text().get(offset + last..)?);
     let mut text = String::with_capacity(before.len() + chosen.bytes + after.len());
@@ -72,7 +72,7 @@ mod tests {
 
     fn check(json: &str, intent: &str, expected: Option<&str>) {
         let terms = Terms::of(intent).expect("a term");
-        let matches = matching(Value::of(json), &terms);
+        let matches = matching(Value::of(json), &terms).filter(Matches::leave_out);
         assert_eq!(matches.map(|matches| matches.text).as_deref(), expected, "{json}");
     }
 

@@ -1,8 +1,8 @@
 //! The first stage: reduces a long result to the sections that match the caller's intent.
 //!
 //! Sections are paragraphs of text or elements of JSON, so that reduced JSON is still JSON. Matching is by words: a section
-//! stays if it contains at least 30% of the intent's terms. A header line above the text says how many sections stayed; the
-//! text after it can be parsed as JSON.
+//! stays if it contains at least 30% of the intent's terms. A header line above the text says how many sections stayed, or that
+//! none matches; the text after it can be parsed as JSON.
 
 mod choice;
 mod elements;
@@ -11,6 +11,7 @@ mod terms;
 
 use super::body::Body;
 use super::footer::MIN_SAVING;
+use choice::Choice;
 use terms::Terms;
 use toolgate_wire::foreign_text::one_line;
 
@@ -26,38 +27,91 @@ pub(super) const POSITIONS_NOTE: &str = "[Positions below count the matching sec
 /// Maximum length of the intent in the header.
 const MAX_QUOTED_INTENT: usize = 80;
 
+/// What an intent makes of a body.
+pub(super) enum Selection {
+    /// Only the matching sections stay.
+    Matching(Filtered),
+    /// No section matches, so all of them stay.
+    Nothing,
+    /// All stay: the body is short, every section matches, or the saving is too small.
+    All,
+}
+
 /// The matching sections and their header.
 pub(super) struct Filtered {
     pub(super) header: String,
     pub(super) body: Body<'static>,
 }
 
+/// What is shown where no section matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShownInstead {
+    /// The whole result.
+    Whole,
+    /// An outline of it.
+    Outline,
+    /// A part of it.
+    Part,
+}
+
 /// The matching sections, and the number of all sections.
 struct Matches {
     kept: usize,
     all: usize,
+    /// Empty where nothing is left out.
     text: String,
 }
 
-/// The matching sections; `None` if none match or the saving is too small.
-pub(super) fn filter(body: &Body<'_>, intent: &str) -> Option<Filtered> {
-    if body.extent().bytes <= MIN_FILTERED {
-        return None;
+impl Matches {
+    fn nothing_left_out(chosen: &Choice) -> Self {
+        Matches { kept: chosen.kept, all: chosen.all, text: String::new() }
     }
-    let terms = Terms::of(intent)?;
-    let matches = match body.json() {
-        Some(json) => elements::matching(json, &terms)?,
-        None => sections::matching(body.text(), &terms)?,
-    };
+
+    /// Whether some sections stay and some do not.
+    fn leave_out(&self) -> bool {
+        self.kept > 0 && self.kept < self.all
+    }
+}
+
+/// Chooses the sections that match.
+pub(super) fn select(body: &Body<'_>, intent: &str) -> Selection {
+    if body.extent().bytes <= MIN_FILTERED {
+        return Selection::All;
+    }
+    let matches = Terms::of(intent).and_then(|terms| match body.json() {
+        Some(json) => elements::matching(json, &terms),
+        None => sections::matching(body.text(), &terms),
+    });
+    match matches {
+        None | Some(Matches { kept: 0, .. }) => Selection::Nothing,
+        Some(matches) if matches.leave_out() => filtered(matches, body, intent),
+        Some(_) => Selection::All,
+    }
+}
+
+fn filtered(matches: Matches, body: &Body<'_>, intent: &str) -> Selection {
     let header = header(&matches, intent);
     let filtered = Body::new(matches.text.into(), body.form());
     let saves = filtered.extent().bytes + header.len() + MIN_SAVING < body.extent().bytes;
-    saves.then_some(Filtered { header, body: filtered })
+    if saves { Selection::Matching(Filtered { header, body: filtered }) } else { Selection::All }
 }
 
 fn header(matches: &Matches, intent: &str) -> String {
-    let quoted = one_line(intent.trim(), MAX_QUOTED_INTENT);
-    format!("[{} of {} sections match \"{quoted}\"]\n\n", matches.kept, matches.all)
+    format!("[{} of {} sections match {}]\n\n", matches.kept, matches.all, quoted(intent))
+}
+
+/// The header where no section matches: what follows instead, and how the rest is read.
+pub(super) fn no_match_note(intent: &str, shown: ShownInstead) -> String {
+    let follows = match shown {
+        ShownInstead::Whole => "the whole result follows",
+        ShownInstead::Outline => "an outline of the whole result follows; read the rest by its result id",
+        ShownInstead::Part => "a part of the result follows; read the rest by its result id",
+    };
+    format!("[No section matches {}: {follows}]\n\n", quoted(intent))
+}
+
+fn quoted(intent: &str) -> String {
+    format!("\"{}\"", one_line(intent.trim(), MAX_QUOTED_INTENT))
 }
 
 #[cfg(test)]
@@ -65,14 +119,25 @@ mod tests {
     use super::super::body::BodyForm;
     use super::*;
 
+    fn filter(text: &str, form: BodyForm, intent: &str) -> Filtered {
+        match select(&Body::new(text.into(), form), intent) {
+            Selection::Matching(filtered) => filtered,
+            Selection::Nothing | Selection::All => panic!("not filtered by {intent}"),
+        }
+    }
+
     fn check(text: &str, form: BodyForm, intent: &str, header: &str) -> String {
-        let filtered = filter(&Body::new(text.into(), form), intent).expect("a filtered body");
+        let filtered = filter(text, form, intent);
         assert_eq!(filtered.header, header);
         filtered.body.whole().into_owned()
     }
 
+    fn matches_nothing(text: &str, form: BodyForm, intent: &str) {
+        assert!(matches!(select(&Body::new(text.into(), form), intent), Selection::Nothing), "{intent}");
+    }
+
     fn unchanged(text: &str, form: BodyForm, intent: &str) {
-        assert!(filter(&Body::new(text.into(), form), intent).is_none());
+        assert!(matches!(select(&Body::new(text.into(), form), intent), Selection::All), "{intent}");
     }
 
     fn report() -> String {
@@ -98,14 +163,16 @@ mod tests {
             "[1 of 20 sections match \"database latency spikes\"]\n\n",
         );
         assert_eq!(kept, "The database reported an Error.");
-        unchanged(&report(), BodyForm::Text, "database latency spikes yesterday");
+        matches_nothing(&report(), BodyForm::Text, "database latency spikes yesterday");
     }
 
     #[test]
-    fn without_a_match_or_without_a_term_nothing_changes() {
-        unchanged(&report(), BodyForm::Text, "penguins");
-        unchanged(&report(), BodyForm::Text, " ?! ");
+    fn without_a_match_or_without_a_term_nothing_is_selected() {
+        matches_nothing(&report(), BodyForm::Text, "penguins");
+        matches_nothing(&report(), BodyForm::Text, " ?! ");
         unchanged(&report(), BodyForm::Text, "quiet error");
+        let one_string = serde_json::json!({"text": "one long error ".repeat(500), "type": "text"}).to_string();
+        matches_nothing(&one_string, BodyForm::Pretty, "error");
     }
 
     #[test]
@@ -119,8 +186,12 @@ mod tests {
     #[test]
     fn the_header_is_bounded_and_one_line() {
         let intent = format!("error\n{}", "é".repeat(1_000));
-        let filtered = filter(&Body::new(report().into(), BodyForm::Text), &intent).expect("half of the terms match");
+        let filtered = filter(&report(), BodyForm::Text, &intent);
         assert!(filtered.header.len() + POSITIONS_NOTE.len() <= MAX_HEADER);
+        for shown in [ShownInstead::Whole, ShownInstead::Outline, ShownInstead::Part] {
+            let note = no_match_note(&intent, shown);
+            assert!(note.len() <= MAX_HEADER && note.trim_end().lines().count() == 1, "{note}");
+        }
         assert_eq!(filtered.header.trim_end().lines().count(), 1);
     }
 

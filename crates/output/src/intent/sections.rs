@@ -17,14 +17,14 @@ const MAX_PARAGRAPH: usize = 2_000;
 /// Maximum size of such a group in bytes.
 const MAX_GROUP: usize = 500;
 
-/// The sections that match; `None` if none or all do.
+/// The sections that match, if some do and some do not.
 pub(super) fn matching(text: &str, terms: &Terms) -> Option<Matches> {
     let mut chosen = Choice::default();
     for section in Sections::of(text) {
         chosen.push(terms.match_in(text.get(section.clone())?), section.len());
     }
     if !chosen.leaves_out() {
-        return None;
+        return Some(Matches::nothing_left_out(&chosen));
     }
     // White space between sections is not counted; it may cause one small reallocation.
     let mut out = String::with_capacity(chosen.bytes + chosen.kept * PARAGRAPH.len());

@@ -28,7 +28,8 @@ use super::schemas::data;
 use super::stored::StoredRequest;
 use super::unsettled::own_names;
 use super::{DurableError, Inner};
-use crate::failed_runs::{CorrectionTurn, NotedCall};
+use crate::failed_runs::CorrectionTurn;
+use crate::noted_calls::NotedCall;
 use crate::request::RunReport;
 use toolgate_bridge::Bridge;
 

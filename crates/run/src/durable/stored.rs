@@ -14,7 +14,7 @@ use super::super::request::{Door, RunRequest};
 use super::call_keys::KeyForm;
 use super::callers::GrantedScope;
 use super::kept_effects::KeptEffects;
-use crate::failed_runs::NotedCall;
+use crate::noted_calls::NotedCall;
 use crate::stage::Staging;
 use toolgate_bridge::AllowedEffects;
 

@@ -4,6 +4,7 @@
 //! function of its own; and it is also, where a test needs one, a second server process, a crowd of clients that do nothing, and a process to be killed.
 
 mod admission;
+mod decisions;
 mod durable;
 mod harness;
 mod orphans;
@@ -16,6 +17,7 @@ mod runs;
 mod server;
 mod sessions;
 mod support;
+mod webhooks;
 mod websocket;
 
 use harness::Case;
@@ -28,6 +30,8 @@ fn main() -> std::process::ExitCode {
     let all: Vec<Case> = [
         runs::cases(),
         durable::cases(),
+        decisions::cases(),
+        webhooks::cases(),
         admission::cases(),
         sessions::cases(),
         replicas::cases(),

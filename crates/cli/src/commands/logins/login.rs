@@ -17,8 +17,8 @@ use toolgate_mcp::client::auth::{
     AuthError, AuthorizationResponse, Grant, LoginStatus, PendingLogin, RedirectListener,
 };
 
-use super::super::servers::configuration;
 use super::super::servers::edit::own_file;
+use super::super::servers::{configuration, no_server};
 use super::super::{Exit, Usage};
 use super::client::ask_for_client;
 use crate::args::logins::{LoginArgs, LogoutArgs};
@@ -110,6 +110,10 @@ fn target(config: &Checked, name: &str) -> anyhow::Result<LoginTarget> {
     }
     LoginTarget::of(config, name).map_err(|error| match error {
         LoginTargetError::Auth(error) => error.into(),
+        LoginTargetError::Unknown if config.disabled.iter().any(|disabled| disabled.as_str() == name) => {
+            Usage(format!("{} is disabled in the configuration", escape::line(name))).into()
+        }
+        LoginTargetError::Unknown => no_server(config, name).into(),
         other => Usage(format!("{}: {other}", escape::line(name))).into(),
     })
 }

@@ -10,7 +10,7 @@ use super::super::{Exit, Usage};
 use super::begin::text_of;
 use super::named_tool::NamedTool;
 use crate::args::policy::TestArgs;
-use crate::print::{Style, escape, out};
+use crate::print::{Style, counted, escape, out};
 
 /// The most calls that a line may say were made before.
 const MAX_COUNT: u64 = 100_000;
@@ -61,6 +61,13 @@ pub(super) fn test(args: &TestArgs) -> anyhow::Result<Exit> {
         wrong += usize::from(is_wrong);
         lines.push((number, expectation, found, rule, reason, is_wrong));
     }
+    if lines.is_empty() {
+        let file = escape::line(&args.file.to_string_lossy()).into_owned();
+        let message = format!(
+            "{file} expects nothing: write one JSON object a line, such as {{\"tool\": \"bank.pay\", \"expect\": \"ask\"}}"
+        );
+        return Err(Usage(message).into());
+    }
     if args.json {
         let shown: Vec<Value> = lines
             .iter()
@@ -84,7 +91,7 @@ pub(super) fn test(args: &TestArgs) -> anyhow::Result<Exit> {
             let told = format!("{number}: {} {found}{by}: {reason}", expectation.tool);
             out(format_args!("{mark} {}", escape::line(&told)))?;
         }
-        out(format_args!("{} decisions, {wrong} other than expected", lines.len()))?;
+        out(format_args!("{}, {wrong} other than expected", counted(lines.len(), "decision")))?;
     }
     Ok(if wrong == 0 { Exit::Done } else { Exit::Failed })
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use toolgate_bridge::{Explained, QuestionedCall, standing_applies, standing_words};
+use toolgate_catalog::UnknownName;
 use toolgate_policy::{Rule, RuleMatch};
 use toolgate_wire::CallerScope;
 
@@ -19,13 +20,16 @@ pub(super) fn explain(args: &ExplainArgs) -> anyhow::Result<Exit> {
         let call = QuestionedCall { path: &path, arguments: &arguments, caller, profile };
         let explained = gateway.bridge().explain(&CallerScope::default(), call);
         if !explained.is_known {
-            note(format_args!("there is no tool {} now; its annotations are not known", escape::line(&path)));
+            let near = gateway.catalog().suggest(UnknownName::Tool, &path);
+            let near = if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) };
+            let told = format!("there is no tool {path} now; its annotations are not known{near}");
+            note(escape::line(&told));
         }
         if args.json {
             let Explained { tool, traits, decision, rules, .. } = &explained;
             let rules: Vec<Value> = rules.iter().map(|(rule, standing)| standing_json(rule, standing)).collect();
             let shown = json!({
-                "tool": tool, "arguments": arguments, "do": decision.action, "reason": decision.reason(),
+                "tool": tool, "known": explained.is_known, "arguments": arguments, "do": decision.action, "reason": decision.reason(),
                 "rule": decision.rule.as_ref().map(|rule| &rule.id), "traits": traits, "rules": rules,
             });
             out(escape::json(&shown.to_string()))?;

@@ -2,15 +2,21 @@
 //!
 //! # Layout
 //! - `explain`: what happens to one call; `expectations`: to many, compared with a file; `named_tool`: the tools of its lines
+//! - `misnamed`: rules that name a tool which its server does not have
 //! - `begin`: policies to begin with: a draft, and imports from clients
 
 mod begin;
 mod expectations;
 mod explain;
+mod misnamed;
 mod named_tool;
+
+pub(crate) use misnamed::misnamed_tools;
 
 use serde_json::{Value, json};
 use toolgate_bridge::approvals::{RememberError, RememberedRule, RememberedRules};
+use toolgate_config::Checked;
+use toolgate_gateway::runtime::cached_catalog;
 use toolgate_policy::{Policy, WrittenRule};
 
 use super::servers::sharing::{forget_running_approval, running_approvals};
@@ -38,7 +44,10 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
     if args.json {
         let rules: Vec<Value> =
             policy.in_order().iter().map(|rule| described(&rule.id, &WrittenRule::of(rule))).collect();
-        let shown = json!({ "rules": rules, "default": policy.default_action(), "remembered": remembered });
+        let notices = misnamed_in_cache(&config);
+        let shown = json!({
+            "rules": rules, "default": policy.default_action(), "remembered": remembered, "notices": notices,
+        });
         out(escape::json(&shown.to_string()))?;
         return Ok(Exit::Done);
     }
@@ -50,6 +59,8 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
         out(table(&["rule", "do", "tool", "conditions", "reason"], &rows, Style::stdout()))?;
     }
     out(format_args!("calls that no rule is about: {}", policy.default_action()))?;
+    config.warnings.iter().for_each(|warning| note(escape::text(&warning.to_string())));
+    misnamed_in_cache(&config).iter().for_each(|notice| note(escape::line(notice)));
     let (kept, short): (Vec<_>, Vec<_>) = remembered.iter().partition(|rule| rule.for_good);
     if !kept.is_empty() {
         let when = |it: &RememberedRule| it.rule.when.clone().unwrap_or_default();
@@ -60,6 +71,17 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
         list_remembered(&["approved until", "caller", "tool", "the end of"], &short, until)?;
     }
     Ok(Exit::Done)
+}
+
+/// Rules that name tools which their servers did not have when they were last connected to. No server is started.
+fn misnamed_in_cache(config: &Checked) -> Vec<String> {
+    let of_server = |server: &str| {
+        let cached = cached_catalog(config, server);
+        let tools = cached.backends().iter().flat_map(|backend| backend.tools());
+        let tools: Vec<&str> = tools.map(|entry| entry.tool().name.as_str()).collect();
+        misnamed_tools(&config.settings.policy, &cached, server, &tools)
+    };
+    config.backends.keys().flat_map(|server| of_server(server.as_str())).collect()
 }
 
 fn list_remembered(

@@ -7,7 +7,7 @@ use toolgate_config::clients::{Client, Roots, Scope};
 use toolgate_config::lookup::FileOrigin;
 use toolgate_config::text::Source;
 use toolgate_config::trust::TrustStore;
-use toolgate_config::{Env, edit, lookup};
+use toolgate_config::{Env, closest, edit, lookup};
 
 use super::super::{Exit, Usage};
 use super::edit::{clients, roots, say};
@@ -52,8 +52,11 @@ pub(crate) fn disconnect(args: &DisconnectArgs) -> anyhow::Result<Exit> {
 }
 
 fn named(word: &str) -> Result<Client, Usage> {
-    let unknown = || Usage(format!("no client `{}`: there are {}", escape::line(word), clients()));
-    Client::named(word).ok_or_else(unknown)
+    Client::named(word).ok_or_else(|| {
+        let known: Vec<&str> = Client::ALL.iter().map(|client| client.word()).collect();
+        let near = closest(word, &known).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+        Usage(format!("no client `{}`: {near}there are {}", escape::line(word), clients()))
+    })
 }
 
 /// The client's own servers that Toolgate serves, if the user wants them taken out. Servers of the same name that are others stay.

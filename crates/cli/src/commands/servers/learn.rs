@@ -13,11 +13,11 @@ use toolgate_gateway::runtime::Gateway;
 use toolgate_run::Readiness;
 use toolgate_wire::CallerScope;
 
-use super::super::{Exit, Usage};
-use super::Opened;
+use super::super::Exit;
 use super::call::noted_call;
+use super::{Opened, no_server};
 use crate::args::servers::TypesAction;
-use crate::print::{escape, note, out};
+use crate::print::{counted, escape, note, out};
 
 /// Largest file that is imported, in bytes.
 const MAX_IMPORT: u64 = 64 << 20;
@@ -37,7 +37,7 @@ pub(super) fn perform(action: &TypesAction) -> anyhow::Result<Exit> {
         TypesAction::Import { file, servers } => {
             let types = read(file)?;
             Opened::new(servers)?.within(async |gateway| {
-                note(format_args!("imported the types of {} tools", types.len()));
+                note(format_args!("imported the types of {}", counted(types.len(), "tool")));
                 gateway.merge_learned_types(types);
                 gateway.save_learned_types();
                 Ok(Exit::Done)
@@ -59,7 +59,7 @@ async fn learn(gateway: &Arc<Gateway>, server: &str) -> anyhow::Result<Exit> {
     gateway.wait_for_named(server, &CallerScope::default(), Readiness::Ready, within).await;
     let catalog = gateway.catalog();
     let Some(backend) = catalog.backend(server) else {
-        return Err(Usage(format!("there is no server named {server}")).into());
+        return Err(no_server(&gateway.config(), server).into());
     };
     let mut called = 0;
     for entry in backend.tools().iter().filter(|entry| may_be_called(entry)) {
@@ -88,7 +88,7 @@ async fn learn(gateway: &Arc<Gateway>, server: &str) -> anyhow::Result<Exit> {
 
 fn export(types: &LearnedTypes, file: &Path) -> anyhow::Result<Exit> {
     types.save(file).with_context(|| format!("cannot write {}", file.display()))?;
-    note(format_args!("wrote {} ({} tools)", file.display(), types.len()));
+    note(format_args!("wrote {} ({})", file.display(), counted(types.len(), "tool")));
     Ok(Exit::Done)
 }
 

@@ -9,6 +9,7 @@ use toolgate_mcp::client::auth::LoginStatus;
 
 use super::super::Exit;
 use super::super::logins::login;
+use super::super::policy::misnamed_tools;
 use super::{Opened, marked_table, spinner};
 use crate::args::servers::ListArgs;
 use crate::print::{Style, escape, note, out};
@@ -156,6 +157,12 @@ async fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) ->
         Ok(target) => target.authorizer.status().await.unwrap_or(LoginStatus::LoggedOut),
         Err(_) => LoginStatus::LoggedOut,
     };
-    let notices = backend.notices(|_| true);
+    let mut notices = backend.notices(|_| true);
+    let names: Vec<String> = backend.tools().iter().map(|tool| tool.name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let rules = &gateway.config().settings.policy;
+    if state == "ready" {
+        notices.extend(misnamed_tools(rules, &gateway.catalog(), backend.name(), &names));
+    }
     Row { name: backend.name().to_owned(), state, tools, latency, about, login, notices }
 }

@@ -31,7 +31,7 @@ use toolgate_config::lookup::FileOrigin;
 use toolgate_config::problem::Problem;
 use toolgate_config::text::{Format, Source};
 use toolgate_config::trust::{Gate, TrustStore};
-use toolgate_config::{Checked, Env, lookup};
+use toolgate_config::{Checked, Env, closest, lookup};
 use toolgate_engine::{EngineBuilder, IsolationMode};
 use toolgate_gateway::runtime::{Gateway, check_audit, engine_builder};
 use toolgate_run::Readiness;
@@ -82,7 +82,10 @@ impl Opened {
 
     /// Starts the servers of a configuration, with so many workers forked ahead unless it says otherwise.
     pub(crate) fn of(config: Checked, engine: EngineBuilder, ahead: usize) -> anyhow::Result<Self> {
-        check_audit(&config).context("the audit log cannot be written")?;
+        check_audit(&config).with_context(|| {
+            let file = config.settings.audit.as_ref().map(|audit| audit.file.to_string_lossy()).unwrap_or_default();
+            format!("the audit log cannot be written: {}", escape::line(&file))
+        })?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let gateway = {
             let _inside = runtime.enter();
@@ -272,6 +275,31 @@ pub(crate) fn spinner(message: impl Into<std::borrow::Cow<'static, str>>) -> Pro
     let spinner = ProgressBar::with_draw_target(None, target).with_style(style).with_message(message);
     spinner.enable_steady_tick(Duration::from_millis(120));
     spinner
+}
+
+/// The most servers that are named where none of the name that was given is configured.
+const MAX_NAMED_SERVERS: usize = 10;
+
+/// Whether the configuration has a server of this name, also one that is not started.
+pub(crate) fn is_configured(config: &Checked, name: &str) -> bool {
+    configured_names(config).contains(&name)
+}
+
+fn configured_names(config: &Checked) -> Vec<&str> {
+    let names = config.backends.keys().chain(&config.disabled).chain(config.incomplete.keys());
+    names.map(|name| name.as_str()).collect()
+}
+
+/// There is no server of this name: which may be meant.
+pub(crate) fn no_server(config: &Checked, name: &str) -> Usage {
+    let known = configured_names(config);
+    let advice = match closest(name, &known) {
+        Some(near) => format!("did you mean {near}?"),
+        None if known.is_empty() => "none is configured; `toolgate add NAME -- COMMAND` adds one".to_owned(),
+        None if known.len() > MAX_NAMED_SERVERS => "`toolgate list` shows all".to_owned(),
+        None => format!("there are {}", known.join(", ")),
+    };
+    Usage(escape::line(&format!("no server named {name}: {advice}")).into_owned())
 }
 
 /// The tool that was named.

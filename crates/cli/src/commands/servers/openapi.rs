@@ -70,10 +70,25 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
     for host in &inner {
         note(format_args!("allowHosts: {} may be reached although it is not public", escape::line(host)));
     }
+    note_refused_base(&args.name, &base, &inner);
     if !inner.is_empty() {
         entry.insert("allowHosts".to_owned(), json!(inner));
     }
     Ok(entry)
+}
+
+/// Says that calls will be refused, where the document leads them to an inner address that the user did not name.
+fn note_refused_base(name: &str, base: &Url, allowed: &[String]) {
+    let Some(address) = inner_address(base).filter(|address| !allowed.contains(address)) else { return };
+    let hosts: Vec<&str> = allowed.iter().map(String::as_str).chain([address.as_str()]).collect();
+    note(format_args!(
+        "calls will be refused: the document's server {} is an inner address, which only the configuration may allow. If it is \
+         meant, write \"allowHosts\": {} into the entry of {}, or add it again with --base {}",
+        escape::line(base.as_str()),
+        escape::line(&json!(hosts).to_string()),
+        escape::line(name),
+        escape::line(&quoted(base.as_str()))
+    ));
 }
 
 /// The base as the configuration has it. One that the document names has no variables.
@@ -227,7 +242,10 @@ fn inner_address(base: &Url) -> Option<String> {
     match base.host()? {
         Host::Ipv4(address) => inner(address.into()),
         Host::Ipv6(address) => inner(address.into()),
-        Host::Domain(name) => (name == "localhost").then(|| name.to_owned()),
+        Host::Domain(name) => {
+            let is_local = name == "localhost" || name.ends_with(".localhost");
+            is_local.then(|| name.to_owned())
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) use window::attached;
 
 use super::super::Exit;
 use super::serve::{AHEAD, FORCED_END_DELAY, end_after, reload, reload_on_hangup};
-use super::{Opened, configuration, gate, sentences};
+use super::{Opened, configuration, gate, is_configured, no_server, sentences};
 use crate::args::servers::{DaemonArgs, RestartArgs, Servers};
 use crate::log::Log;
 use crate::print::{escape, note};
@@ -470,6 +470,9 @@ pub(crate) fn forget_running_approval(config: &Checked, id: &str) -> anyhow::Res
 /// `toolgate restart NAME`: starts a server again in every gateway of the configuration that runs.
 pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
+    if !is_configured(&config, &args.name) {
+        return Err(no_server(&config, &args.name).into());
+    }
     let place = Place::of(&config).context("there is no place for a socket")?;
     let within = config.settings.limits.start_timeout + HELLO_TIMEOUT;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

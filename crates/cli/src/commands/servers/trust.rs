@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use toolgate_config::lookup::FileOrigin;
 use toolgate_config::text::Source;
 use toolgate_config::trust::TrustStore;
 use toolgate_config::{Env, lookup};
@@ -25,8 +26,12 @@ pub(crate) fn trust(args: &TrustArgs) -> anyhow::Result<Exit> {
         Some(file) => file.clone(),
         None => lookup::find(None, &env)
             .map_err(|error| Usage(error.to_string()))?
+            // The file of the user needs no trust, and may not be meant by a person in another folder.
+            .filter(|found| found.origin == FileOrigin::WorkingFolder)
             .map(|found| found.path)
-            .ok_or_else(|| Usage("there is no configuration file in this folder".to_owned()))?,
+            .ok_or_else(|| {
+                Usage("there is no configuration file in this folder; `toolgate trust FILE` names one".to_owned())
+            })?,
     };
     if args.forget { forget(&store, &file) } else { record(&store, &file) }
 }

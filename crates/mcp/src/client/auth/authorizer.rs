@@ -19,7 +19,7 @@ use super::registration::{self, ClientRegistration, RegisteredClient};
 use super::store::{Login, LoginVersion, SecretError, StoreLock, TokenStore};
 use super::token::{TokenRequest, Tokens, now};
 use super::transport::{AddressRule, AuthTransport};
-use super::{AuthError, SecretText};
+use super::{AuthError, MissingScopes, SecretText};
 
 /// How long an issuer that cannot be reached is not asked again for a token in place of one that is still valid.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
@@ -174,6 +174,11 @@ impl Authorizer {
             return Ok(Retry::With(tokens.access.clone()));
         }
         if challenge.is_insufficient_scope() {
+            if challenge.scopes.is_empty() && known.discovered.is_none() {
+                // The metadata may name scopes that the challenge does not; without them, the configuration alone does.
+                known.resource_metadata = challenge.resource_metadata.clone().or(known.resource_metadata.take());
+                let _ = self.discovered(&mut known).await;
+            }
             return self.step_up(&mut known, tokens).await;
         }
         // A server that refuses its own token may have moved to another issuer, which it tells only here.
@@ -197,13 +202,40 @@ impl Authorizer {
     async fn step_up(&self, known: &mut Known, tokens: Option<Tokens>) -> Result<Retry, AuthError> {
         let granted = tokens.as_ref().map(|tokens| tokens.scopes.as_slice()).unwrap_or_default();
         let is_new = known.challenged.iter().any(|scope| !granted.contains(scope));
+        let missing = self.missing(known, granted);
         if self.settings.grant == Grant::ClientCredentials && is_new {
             let stale = tokens.map(|tokens| tokens.access);
             if let Some(token) = self.log_in_as_client(known, stale.as_ref()).await? {
                 return Ok(Retry::With(token));
             }
         }
-        Ok(Retry::AfterLogin(AuthError::ScopesRequired { scopes: self.scopes(known) }))
+        Ok(Retry::AfterLogin(AuthError::ScopesRequired { scopes: self.scopes(known), missing }))
+    }
+
+    /// What a request lacks that was refused again, with the token that [`Self::after_refusal`] gave for it.
+    pub async fn after_second_refusal(&self, challenge: Challenge) -> AuthError {
+        if !challenge.is_insufficient_scope() || !challenge.scopes.is_empty() {
+            return challenge.into_error();
+        }
+        let mut known = self.turn.lock().await;
+        known.challenged.clear();
+        let granted = match self.tokens(&mut known).await {
+            Ok(tokens) => tokens.map(|tokens| tokens.scopes).unwrap_or_default(),
+            Err(error) => return error,
+        };
+        AuthError::ScopesRequired { scopes: self.scopes(&known), missing: self.missing(&known, &granted) }
+    }
+
+    /// What the last challenge says of the scopes that are missing, and whether the configuration or the metadata name one
+    /// that was not granted.
+    fn missing(&self, known: &Known, granted: &[String]) -> MissingScopes {
+        let listed = known.discovered.iter().flat_map(|discovered| &discovered.scopes);
+        let has_more_to_ask = self.settings.scopes.iter().chain(listed).any(|scope| !granted.contains(scope));
+        match (known.challenged.is_empty(), has_more_to_ask) {
+            (false, _) => MissingScopes::Named,
+            (true, true) => MissingScopes::UnnamedWithMoreToAsk,
+            (true, false) => MissingScopes::Unnamed,
+        }
     }
 
     /// Begins a login for these scopes and those that the server names; the redirect goes to `redirect_uri`, which must be

@@ -2,7 +2,7 @@
 //!
 //! Parsing only; a header of another scheme or without sense is an empty challenge.
 
-use super::AuthError;
+use super::{AuthError, MissingScopes};
 
 /// The most scopes of one challenge.
 const MAX_SCOPES: usize = 100;
@@ -51,10 +51,15 @@ impl Challenge {
         self.error.as_deref() == Some("insufficient_scope")
     }
 
+    /// What the challenge says of the scopes that are missing.
+    fn missing(&self) -> MissingScopes {
+        if self.scopes.is_empty() { MissingScopes::Unnamed } else { MissingScopes::Named }
+    }
+
     /// What a request lacks that was refused again with a new token: a login, or one for more.
     pub fn into_error(self) -> AuthError {
         match self.is_insufficient_scope() {
-            true => AuthError::ScopesRequired { scopes: self.scopes },
+            true => AuthError::ScopesRequired { missing: self.missing(), scopes: self.scopes },
             false => AuthError::LoginRequired { scopes: self.scopes },
         }
     }
@@ -149,6 +154,20 @@ mod tests {
         {
             check(header, None, &[], None);
         }
+    }
+
+    #[test]
+    fn a_refusal_for_want_of_scopes_says_whether_it_names_them() {
+        let said = |header: &str| Challenge::parse(header).into_error().to_string();
+        assert_eq!(
+            said(r#"Bearer error="insufficient_scope", scope="a b""#),
+            "the login does not cover this request: another login is needed for a, b"
+        );
+        assert_eq!(
+            said(r#"Bearer error="insufficient_scope""#),
+            "the server wants more rights than the login has, and does not say which: another login with more `scopes` in the \
+             server's `auth` is needed"
+        );
     }
 
     proptest::proptest! {

@@ -39,6 +39,8 @@ pub use transport::AddressRule;
 
 use std::fmt;
 
+use super::redact::Redactor;
+
 /// A secret, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
@@ -163,10 +165,12 @@ pub enum AuthError {
         scopes: Vec<String>,
     },
     /// The login does not cover a request: a person has to log in again, for more.
-    #[error("the login does not cover this request: another login is needed for {}", .scopes.join(", "))]
+    #[error("{missing}{}", login_for(.scopes, *.missing))]
     ScopesRequired {
         /// The scopes to ask for.
         scopes: Vec<String>,
+        /// What is known of those that the login lacks.
+        missing: MissingScopes,
     },
     /// The login was not finished in time.
     #[error(
@@ -187,7 +191,65 @@ pub enum AuthError {
     NoRandomness,
 }
 
+/// What is known of the scopes that a login lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingScopes {
+    /// The server names them.
+    Named,
+    /// The server does not name them, and the next login asks for scopes that this one does not have.
+    UnnamedWithMoreToAsk,
+    /// The server does not name them, and no other scope is known.
+    Unnamed,
+}
+
+impl fmt::Display for MissingScopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Named => "the login does not cover this request",
+            Self::UnnamedWithMoreToAsk | Self::Unnamed => {
+                "the server wants more rights than the login has, and does not say which"
+            }
+        })
+    }
+}
+
+/// What another login is to ask for.
+fn login_for(scopes: &[String], missing: MissingScopes) -> String {
+    match missing {
+        MissingScopes::Named | MissingScopes::UnnamedWithMoreToAsk => {
+            format!(": another login is needed for {}", scopes.join(", "))
+        }
+        MissingScopes::Unnamed => ": another login with more `scopes` in the server's `auth` is needed".to_owned(),
+    }
+}
+
 impl AuthError {
+    /// The same without configured secrets, which an issuer may repeat in what it says.
+    pub(crate) fn redacted(self, redactor: &Redactor) -> Self {
+        match self {
+            Self::Url { what, reason } => Self::Url { what, reason: redactor.redact(&reason) },
+            Self::Unreachable { what, reason } => Self::Unreachable { what, reason: redactor.redact(&reason) },
+            Self::Invalid { what, reason } => Self::Invalid { what, reason: redactor.redact(&reason) },
+            Self::Refused { what, code, description } => {
+                let description = description.map(|text| redactor.redact(&text));
+                Self::Refused { what, code: redactor.redact(&code), description }
+            }
+            // Values of documents that are public, of the configuration or of this machine.
+            Self::TooLarge { .. }
+            | Self::WrongResource { .. }
+            | Self::WrongIssuer { .. }
+            | Self::OtherIssuer { .. }
+            | Self::WrongState
+            | Self::NoPkce { .. }
+            | Self::NoClient { .. }
+            | Self::LoginRequired { .. }
+            | Self::ScopesRequired { .. }
+            | Self::TimedOut { .. }
+            | Self::Store(_)
+            | Self::NoRandomness => self,
+        }
+    }
+
     /// Whether the authorization server does not know the client, or not by this secret.
     fn is_unknown_client(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "invalid_client")
