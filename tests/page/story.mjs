@@ -152,7 +152,7 @@ export async function story({ rule, ask, base, ops, page, view, picture, unharme
     await waiting.getByRole("button", { name: "Approve", exact: true }).click();
     await page.getByText("Nothing waits for a decision").waitFor();
     await view("Runs");
-    await page.getByLabel("Door").selectOption("durable");
+    await page.getByLabel("Door").selectOption("http");
     const newest = page.getByRole("row").first().getByText("demo.create_note");
     // A row that is drawn anew at that moment, since the run has just ended, does not get the click.
     const OPEN = /#\/runs\/./;

@@ -10,7 +10,7 @@
 //!
 //! # Layout
 //! - [`AuditLog`]: takes records; `writer`: the thread; `chain`: lines and hashes; `files`: the file, its archives, its lock
-//! - [`verify`]: reads it all again
+//! - `reading`: [`LogFiles`] and their [`lines`], as they are read again; [`verify`]: checks them all
 //! - [`digest`], [`redacted`]: what is told of arguments
 //!
 //! What goes into a record is up to the caller.
@@ -20,6 +20,7 @@
 mod arguments;
 mod chain;
 mod files;
+mod reading;
 mod verify;
 mod writer;
 
@@ -34,6 +35,7 @@ use serde_json::{Map, Value};
 
 pub use arguments::{digest, redacted};
 pub use chain::timestamp;
+pub use reading::{LogFiles, LogLine, lines};
 pub use verify::{BrokenLog, Verified, verify};
 
 /// Bytes of records that wait to be written. Those of a call take about 1.3 KB.

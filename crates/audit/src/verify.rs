@@ -1,13 +1,13 @@
 //! Reads a log again, archives included, and checks its chain.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::chain::{BEGINNING, ChainEnd, MAX_LINE, hash_of};
-use crate::files::archives;
+use crate::chain::{BEGINNING, ChainEnd, hash_of};
+use crate::reading::{LogFiles, LogLine, lines};
 
 /// A log whose chain holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,32 +60,23 @@ pub fn verify(file: &Path, expect: Option<&str>) -> Result<Verified, BrokenLog> 
         let file = file.to_owned();
         move |source| BrokenLog::Unreadable { file, source }
     };
-    let mut files: Vec<PathBuf> = archives(file).map_err(unreadable(file))?.into_iter().map(|(_, path)| path).collect();
-    if file.exists() || files.is_empty() {
-        files.push(file.to_owned());
+    let files = LogFiles::find(file).map_err(unreadable(file))?;
+    let count = files.count();
+    if count == 0 {
+        return Err(unreadable(file)(Errno::NOENT.into()));
     }
     let mut check = Check::new(expect);
-    for path in &files {
-        let opened = File::open(path).map_err(unreadable(path))?;
-        let mut reader = BufReader::new(opened);
-        let mut number = 0;
-        loop {
-            let mut line = Vec::new();
-            let most = 4 * MAX_LINE as u64;
-            let read = reader.by_ref().take(most).read_until(b'\n', &mut line).map_err(unreadable(path))?;
-            if read == 0 {
-                break;
-            }
-            number += 1;
+    for (path, opened) in files.oldest_first() {
+        for (line, number) in lines(opened.map_err(unreadable(&path))?).zip(1..) {
             let wrong = |reason| BrokenLog::Line { file: path.clone(), line: number, reason };
-            match line.pop_if(|last| *last == b'\n') {
-                Some(_) => check.line(&line).map_err(wrong)?,
-                None if read as u64 == most => return Err(wrong("the line is too long")),
-                None => check.unfinished(&line),
+            match line.map_err(unreadable(&path))? {
+                LogLine::Whole(line) => check.line(&line).map_err(wrong)?,
+                LogLine::TooLong => return Err(wrong("the line is too long")),
+                LogLine::Unfinished(line) => check.unfinished(&line),
             }
         }
     }
-    Ok(check.done(files.len()))
+    Ok(check.done(count))
 }
 
 struct Check<'a> {

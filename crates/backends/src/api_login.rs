@@ -69,7 +69,7 @@ impl ApiTransport for LoginTransport {
                 Retry::With(token) => {
                     let answer = inner.send(login.with_token(&request, Some(&token))).await?;
                     match challenge_of(&answer) {
-                        Some(challenge) => Err(refuse(login.authorizer.after_second_refusal(challenge).await)),
+                        Some(challenge) => Err(refuse(login.authorizer.after_second_refusal(&token, challenge).await)),
                         None => Ok(answer),
                     }
                 }

@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     changed: Mutex<Vec<ChangedTool>>,
     /// The tools of its list that are not kept.
     left_out: Mutex<LeftOutTools>,
+    /// Whether the store has a login for it, as of this version.
+    pub(super) known_login: Mutex<Option<(LoginVersion, bool)>>,
 }
 
 impl Backend {
@@ -129,6 +131,7 @@ impl Backend {
             changed: Mutex::new(recent_changes(known.changed)),
             known: Mutex::new(known.tools),
             left_out: Mutex::default(),
+            known_login: Mutex::default(),
         });
         tokio::spawn(supervise(Arc::clone(&shared)));
         Self { shared, _stop_with_the_last: Arc::new(stop.drop_guard()) }
@@ -474,6 +477,12 @@ impl Shared {
             state.log(&self.name);
             self.notify(BackendChange::State(state));
         }
+    }
+
+    /// Calls it failed until its configuration or its login changes, or a person restarts it: no call does.
+    pub(crate) fn set_failed_for_good(&self, state: BackendState) {
+        self.set_state(state);
+        *self.failed_at.lock() = None;
     }
 
     /// Moves from failed to starting; false in any other state, or if it failed only a moment ago.

@@ -5,7 +5,7 @@
 //! - [`call`](CallOptions): one call and every way it can end
 //! - [`set`](Backends): all backends; [`backend`](Backend): the handle to one; `supervisor`: starts and restarts it
 //! - `lists`: resources and prompts, listed, read and watched
-//! - `login`: how a backend logs in
+//! - `login`: how a backend logs in; `missing_login`: whether an API lacks its login
 //! - `openapi`: an HTTP API with an OpenAPI document as a backend; `api_login`: the token of a login in its requests
 //!
 //! Connections and the protocol are [`toolgate_mcp::client`]'s. Nothing here knows policy, names for scripts, or retries of
@@ -18,6 +18,7 @@ mod backend;
 mod call;
 mod lists;
 mod login;
+mod missing_login;
 mod openapi;
 mod set;
 mod spec;

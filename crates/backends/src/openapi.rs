@@ -110,6 +110,9 @@ pub(crate) async fn open(name: &str, spec: &ApiSpec) -> Result<ApiServer, OpenFa
     for skipped in api.skipped() {
         tracing::warn!(backend = name, operation = ?skipped.operation, reason = ?skipped.reason, "no tool");
     }
+    for note in api.notes() {
+        tracing::warn!(backend = name, ?note, "never sent");
+    }
     let limits = HttpLimits { response_body: MAX_ANSWER_BYTES, ..HttpLimits::default() };
     let transport = GuardedTransport(Fetcher::new(guard, limits));
     Ok(ApiServer { name: name.to_owned(), api: Arc::new(api), transport: Arc::new(transport), login })

@@ -59,6 +59,9 @@ enum StartFailure {
     Temporary { reason: String, stderr: String, died: bool },
     /// Only a formality: the backend is well.
     Expected(String),
+    /// The issuer gives no token to the client of the configuration. Not tried again before the configuration or the login
+    /// changes, or a person restarts it: issuers lock the accounts of clients that try.
+    ClientRefused(String),
     /// A person has to log in, with this command.
     NeedsLogin { command: String },
 }
@@ -73,6 +76,7 @@ impl StartFailure {
     fn redacted(self, redactor: &Redactor) -> Self {
         match self {
             Self::Permanent(reason) => Self::Permanent(redactor.redact(&reason)),
+            Self::ClientRefused(reason) => Self::ClientRefused(redactor.redact(&reason)),
             Self::Temporary { reason, stderr, died } => {
                 Self::Temporary { reason: redactor.redact(&reason), stderr: redactor.redact(&stderr), died }
             }
@@ -84,7 +88,10 @@ impl StartFailure {
     /// What callers see while the next try is awaited.
     fn state(&self, attempt: u32, delay: Duration) -> BackendState {
         let reason = match self {
-            Self::Permanent(reason) | Self::Temporary { reason, .. } | Self::Expected(reason) => reason,
+            Self::Permanent(reason)
+            | Self::Temporary { reason, .. }
+            | Self::Expected(reason)
+            | Self::ClientRefused(reason) => reason,
             Self::NeedsLogin { command } => return BackendState::NeedsLogin { command: command.clone() },
         };
         BackendState::Restarting { attempt, delay, reason: reason.clone() }
@@ -130,7 +137,7 @@ pub(crate) async fn supervise(shared: Arc<Shared>) {
         failures = match failure {
             StartFailure::NeedsLogin { .. } => 0,
             // It is called failed: whatever goes wrong at the next try, it still is.
-            StartFailure::Permanent(_) => failures.max(MAX_START_ATTEMPTS),
+            StartFailure::Permanent(_) | StartFailure::ClientRefused(_) => failures.max(MAX_START_ATTEMPTS),
             StartFailure::Temporary { .. } | StartFailure::Expected(_) => failures.saturating_add(1),
         };
     }
@@ -309,6 +316,9 @@ fn failure_of(error: LinkError, shared: &Shared) -> StartFailure {
         LinkError::Auth(AuthError::LoginRequired { .. }) => {
             StartFailure::NeedsLogin { command: shared.login_command(&[]) }
         }
+        LinkError::Auth(AuthError::ClientRefused { .. }) => StartFailure::ClientRefused(reason),
+        // Another login would be refused as well, until something changes at the server or its issuer.
+        LinkError::Auth(AuthError::TokenRefused { .. }) => StartFailure::Permanent(reason),
         LinkError::Auth(AuthError::ScopesRequired { scopes, missing: MissingScopes::Named }) => {
             StartFailure::NeedsLogin { command: shared.login_command(&scopes) }
         }
@@ -433,6 +443,17 @@ async fn wait_for_next_try(
         |reason: &str, stderr: &str| BackendState::Failed { reason: reason.to_owned(), stderr: stderr.to_owned() };
     let (state, pause) = match failure {
         StartFailure::Permanent(reason) => (failed(reason, ""), FAILED_PAUSE),
+        StartFailure::ClientRefused(reason) => {
+            // As of now: the try itself keeps which issuer the client belongs to.
+            let login = shared.login_version();
+            shared.set_failed_for_good(failed(reason, ""));
+            return tokio::select! {
+                biased;
+                () = shared.stop.cancelled() => Err(()),
+                () = shared.restart.notified() => Ok(()),
+                () = login_changed(shared, login) => Ok(()),
+            };
+        }
         StartFailure::Temporary { reason, stderr, .. } if failures + 1 >= MAX_START_ATTEMPTS => {
             (failed(reason, stderr), FAILED_PAUSE)
         }

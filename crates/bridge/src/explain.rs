@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_catalog::{Resolution, ToolRef};
-use toolgate_policy::{CallCounts, PolicyCall, PolicyDecision, Rule, RuleMatch, Traits, WrittenRule};
+use toolgate_policy::{CallCounts, Policy, PolicyCall, PolicyDecision, Rule, RuleMatch, Traits, WrittenRule};
 use toolgate_wire::{CallerScope, Target};
 
 use super::decide::{LOCAL, Subject};
@@ -65,14 +65,29 @@ impl Bridge {
         let is_known = found.is_some();
         let subject = found.map_or_else(|| Subject::unknown(asked.path), Subject::of);
         let usage = CallCounts::default();
-        let decision = self.policy.without_asking(&subject, &asked);
-        let rules = subject.with_call(asked, |call: &PolicyCall<'_>| self.policy().explain(call, &usage, &usage));
+        let (decision, rules) = match is_known || scope.name.is_empty() {
+            true => {
+                let explain = |call: &PolicyCall<'_>| self.policy().explain(call, &usage, &usage);
+                (self.policy.without_asking(&subject, &asked), subject.with_call(asked, explain))
+            }
+            // Rules about tools that the caller may not know of would tell it that they exist.
+            false => {
+                let seen = Policy::new(self.visible_rules(scope), self.policy().default_action());
+                let explain =
+                    |call: &PolicyCall<'_>| (seen.decide(call, &usage, &usage), seen.explain(call, &usage, &usage));
+                subject.with_call(asked, explain)
+            }
+        };
         Explained { tool: subject.target.to_string(), is_known, traits: subject.traits, decision, rules }
     }
 
     /// The rules that may be about calls of this caller, in the order in which they decide, each with its name. The user of
     /// this machine sees all of them; another caller none that are about other callers only, or about no tool of its own.
     pub fn rules_for(&self, scope: &CallerScope) -> Vec<(String, WrittenRule)> {
+        self.visible_rules(scope).iter().map(|rule| (rule.id.clone(), WrittenRule::of(rule))).collect()
+    }
+
+    fn visible_rules(&self, scope: &CallerScope) -> Vec<Rule> {
         let (catalog, policy) = (self.catalog(), self.policy());
         let view = ScopedCatalog::new(&catalog, &scope.backends, &scope.tools);
         let sees_all = scope.name.is_empty();
@@ -87,7 +102,7 @@ impl Bridge {
             (callers.is_empty() || callers.iter().any(|pattern| pattern.matches(&scope.name))) && has_tool(rule)
         };
         let shown = policy.in_order().iter().filter(|rule| sees_all || is_own(rule));
-        shown.map(|rule| (rule.id.clone(), WrittenRule::of(rule))).collect()
+        shown.map(|rule| Rule::clone(rule)).collect()
     }
 
     /// The approvals that stand for later calls of this caller; of every caller for the user of this machine.

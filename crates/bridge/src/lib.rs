@@ -587,9 +587,10 @@ pub fn unready(backend: &str, tool: Option<&str>, state: &BackendState) -> Strin
             "Backend '{backend}' is still starting. Tool '{tool}' is cached but the backend hasn't connected yet. \
              Try again shortly."
         ),
-        (BackendState::Starting | BackendState::Cached, None) => {
+        (BackendState::Starting, None) => {
             format!("Backend '{backend}' is still starting, and its tools are not all known yet. {shown}")
         }
+        (BackendState::Cached, None) => format!("Backend '{backend}' is {state}. {shown}"),
         (BackendState::Ready, _) => format!("Backend '{backend}' has just gone away. Try again shortly. {shown}"),
         (BackendState::Failed { reason }, _) => format!("Backend '{backend}' failed to start: {reason}. {shown}"),
         (BackendState::NeedsLogin { command }, _) => {

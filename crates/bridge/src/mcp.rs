@@ -22,7 +22,7 @@ impl Provider for McpProvider {
     fn call(&self, tool: String, arguments: Map<String, Value>, asked: RequestContext) -> ProviderFuture {
         let backend = self.0.clone();
         Box::pin(async move {
-            let mode = asked.reply.clone();
+            let (mode, end) = (asked.reply.clone(), asked.cancel.clone());
             let reply = match mode {
                 ReplyMode::Value if asked.approver.is_some() => {
                     Box::pin(asking(&backend, &tool, arguments, asked)).await?
@@ -33,6 +33,11 @@ impl Provider for McpProvider {
                     backend.call(&tool, arguments, options(asked, reply)).await
                 }
             };
+            // A large reply takes a while to read: not after the end of its run.
+            let reply = reply.and_then(|reply| match end.is_cancelled() {
+                true => Err(CallError::Cancelled { sent: true }),
+                false => Ok(reply),
+            });
             let answer = reply.map(|reply| match mode {
                 ReplyMode::Value | ReplyMode::Asking(_) => Answer::Text(reply.into_text()),
                 ReplyMode::Raw | ReplyMode::Interactive(_) => Answer::Raw(reply.into_result()),

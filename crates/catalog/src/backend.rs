@@ -17,7 +17,7 @@ use super::names::{NameScope, NameTable};
 pub enum BackendState {
     /// Started, not initialised yet; its tools are unknown.
     Starting,
-    /// Started, not initialised yet; its tools are known from the cache.
+    /// Not started, or not initialised yet; its tools are known from the cache.
     Cached,
     /// It serves calls.
     Ready,
@@ -38,7 +38,8 @@ pub enum BackendState {
 impl fmt::Display for BackendState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Starting | Self::Cached => f.write_str("still starting"),
+            Self::Starting => f.write_str("still starting"),
+            Self::Cached => f.write_str("not connected yet; its tools are those of the last time"),
             Self::Ready => f.write_str("ready"),
             Self::Failed { reason } => write!(f, "failed: {reason}"),
             Self::NeedsLogin { command } => write!(f, "needs login: run `{command}`"),
@@ -312,6 +313,12 @@ mod tests {
         let changed = catalog.with(backend(&["other"]));
         assert_eq!(changed.backend("b").unwrap().listing(), r#"{"name":"b","tools":["other"]}"#);
         assert_eq!(catalog.backend("b").unwrap().listing(), listing);
+    }
+
+    #[test]
+    fn a_backend_whose_tools_are_cached_is_not_called_starting() {
+        assert_eq!(BackendState::Starting.to_string(), "still starting");
+        assert_eq!(BackendState::Cached.to_string(), "not connected yet; its tools are those of the last time");
     }
 
     #[test]

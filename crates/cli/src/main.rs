@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     // Before any thread exists: the engine starts this same program again to get its zygote.
     toolgate_guest::take_over_if_asked();
     hide_memory();
-    toolgate_guest::give_back_large_blocks();
+    toolgate_guest::give_back_freed_memory();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => match args::servers::forgotten_dashes(&error) {

@@ -4,8 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use toolgate_audit::{AuditLog, AuditSettings};
 
 fn toolgate(state: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
@@ -19,22 +21,34 @@ fn output(state: &Path, arguments: &[&str]) -> Output {
 }
 
 /// A server that is ended at the end.
-struct Server(Child, String);
+struct Server {
+    child: Child,
+    address: String,
+    /// What it writes to standard error, up to its end.
+    lines: JoinHandle<Vec<String>>,
+}
 
 impl Server {
     fn start(state: &Path, config: &Path) -> Self {
-        let config = config.to_str().expect("text");
-        let mut child = toolgate(state, &["serve", "--config", config, "--http", "127.0.0.1:0"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let mut line = String::new();
-        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-        stderr.read_line(&mut line).expect("an address");
+        Self::serve(&mut toolgate(state, &["serve", "--config", config.to_str().expect("text")]))
+    }
+
+    fn serve(command: &mut Command) -> Self {
+        let command = command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let mut early = Vec::new();
+        let address = loop {
+            let line = stderr.next().unwrap_or_else(|| panic!("no address: {early:?}")).expect("a line");
+            let address = line.split("http://").nth(1).and_then(|rest| rest.split(',').next()).map(str::to_owned);
+            early.push(line);
+            if let Some(address) = address {
+                break address;
+            }
+        };
         // Read on, so that its log lines do not fill the pipe.
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split(',').next()).expect("an address");
-        Server(child, address.to_owned())
+        let lines = std::thread::spawn(move || early.into_iter().chain(stderr.map_while(Result::ok)).collect());
+        Server { child, address, lines }
     }
 
     fn run(&self, code: &str) -> Value {
@@ -42,10 +56,17 @@ impl Server {
     }
 
     fn post(&self, path: &str, key: &str, more: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(&self.1).expect("connected");
-        let body = body.to_string();
+        serde_json::from_str(&self.ask("POST", path, key, more, &body.to_string())).expect("JSON")
+    }
+
+    fn get(&self, path: &str) -> Value {
+        serde_json::from_str(&self.ask("GET", path, "alice-key", "", "")).expect("JSON")
+    }
+
+    fn ask(&self, method: &str, path: &str, key: &str, more: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("connected");
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n{more}\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n{more}\
              Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
@@ -54,18 +75,38 @@ impl Server {
         stream.read_to_string(&mut answer).expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
-        serde_json::from_str(body).expect("JSON")
+        body.to_owned()
     }
 
-    /// Ends it as a user does, and waits.
-    fn end(mut self) {
-        let pid = rustix::process::Pid::from_child(&self.0);
+    /// Calls a tool as an MCP client of 2026-07-28.
+    fn call_tool(&self, path: &str, tool: &str, arguments: &Value) -> Value {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "c", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let answer = self.post(path, "alice-key", &headers, &call);
+        assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+        answer
+    }
+
+    /// Ends it as a user does, and waits. Returns what it wrote to standard error.
+    fn end(mut self) -> Vec<String> {
+        let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
-        self.0.wait().expect("ended");
+        self.child.wait().expect("ended");
+        self.lines.join().expect("read")
     }
 }
 
 fn write_config(folder: &Path, audit: Value) -> std::path::PathBuf {
+    write_config_with(folder, audit, &json!([]))
+}
+
+fn write_config_with(folder: &Path, audit: Value, policy: &Value) -> std::path::PathBuf {
     let hash: String = ring::digest::digest(&ring::digest::SHA256, b"alice-key")
         .as_ref()
         .iter()
@@ -73,7 +114,7 @@ fn write_config(folder: &Path, audit: Value) -> std::path::PathBuf {
         .collect();
     let config = json!({
         "mcpServers": { "demo": { "command": env!("CARGO_BIN_EXE_toolgate"), "args": ["demo"] } },
-        "toolgate": { "audit": audit, "functions": { "notes": { "tool": "demo.list_notes" } }, "http": { "keys": [{ "name": "alice", "hash": format!("sha256:{hash}") }] } },
+        "toolgate": { "audit": audit, "policy": policy, "functions": { "notes": { "tool": "demo.list_notes" } }, "http": { "keys": [{ "name": "alice", "hash": format!("sha256:{hash}") }] } },
     });
     let file = folder.join("config.json");
     std::fs::write(&file, config.to_string()).expect("written");
@@ -150,17 +191,8 @@ fn calls_without_a_program_are_in_the_audit_log() {
     assert!(learned.status.success(), "{learned:?}");
     let by_command = records(&file);
     let server = Server::start(folder.path(), &config);
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "c", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
     for (tool, arguments) in [("demo__create_note", note("c")), ("demo__list_notes", json!({}))] {
-        let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        let answer = server.post("/mcp?mode=direct", "alice-key", &headers, &call);
-        assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+        server.call_tool("/mcp?mode=direct", tool, &arguments);
     }
     let session = server.post("/v1/sessions", "alice-key", "", &json!({ "functions": ["notes"] }));
     let url = session["url"].as_str().expect("a URL");
@@ -232,4 +264,141 @@ fn logs_shows_what_processes_logged() {
     assert_eq!(shown(&["--level", "warn"]), "");
     let off = toolgate(folder.path(), &["logs"]).env("TOOLGATE_LOG_FILE", "off").output().expect("it starts");
     assert_eq!(off.status.code(), Some(2));
+}
+
+#[test]
+fn calls_in_archives_are_shown_also_before_a_new_file_is_begun() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log/audit.jsonl");
+    let path = file.to_str().expect("text");
+    let show = |more: &[&str]| output(folder.path(), &[&["audit", "show", path], more].concat());
+    let none = show(&[]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("there is no audit log at"), "{none:?}");
+
+    // Each record is larger than the file may be, so each makes it an archive.
+    let log = AuditLog::open(AuditSettings { file: file.clone(), max_bytes: 1, keep: 20 }).expect("opened");
+    for number in 1..=12 {
+        let target = if number == 1 { "demo.create_note" } else { "demo.list_notes" };
+        let record = json!({ "event": "call", "run": "r", "call": number, "target": target });
+        log.record(record.as_object().cloned().unwrap_or_else(Map::new));
+        while !log.flush() {}
+    }
+    drop(log);
+    assert!(!file.exists() && folder.path().join("log/audit.jsonl.12").exists(), "the last record is in an archive");
+    let calls = |more: &[&str]| -> Vec<Value> {
+        let shown = show(&[&["--json"], more].concat());
+        assert!(shown.status.success(), "{shown:?}");
+        let lines = String::from_utf8(shown.stdout).expect("text");
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["call"].clone()).collect()
+    };
+    assert_eq!(json!(calls(&[])), json!([12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1]));
+    assert_eq!(json!(calls(&["-n", "3"])), json!([12, 11, 10]));
+    assert_eq!(json!(calls(&["--tool", "create_note"])), json!([1]), "the oldest archive has it");
+    let table = show(&["--tool", "create_note"]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("demo.create_note"), "{table:?}");
+    let other = show(&["--tool", "nothing"]);
+    assert!(String::from_utf8_lossy(&other.stderr).contains("no such call"), "{other:?}");
+    assert!(output(folder.path(), &["audit", "verify", path]).status.success());
+}
+
+/// Ends a server, starts it again, and waits until it has made the call of this run that waits for a person.
+fn approve_after_restart(server: Server, folder: &Path, config: &Path, run: &str) -> Server {
+    server.end();
+    let server = Server::start(folder, config);
+    let state = server.get(&format!("/v1/runs/{run}"));
+    let decisions = json!({ "decisions": [{ "callId": state["pending"][0]["callId"], "decision": "approve" }] });
+    server.post(&format!("/v1/runs/{run}/decisions"), "alice-key", "", &decisions);
+    while server.get(&format!("/v1/runs/{run}?wait=20"))["status"] != "done" {}
+    server
+}
+
+#[test]
+fn a_durable_run_has_the_door_that_it_came_by_also_in_another_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("audit.jsonl");
+    let rules = json!([{ "tool": "demo.create_note", "do": "ask" }]);
+    let config = write_config_with(folder.path(), json!({ "enabled": true, "file": file }), &rules);
+    let mut server = Server::start(folder.path(), &config);
+    let code = "return await demo.create_note({ name: 'a', text: 'b' })";
+    let mut runs = Vec::new();
+    for door in ["call_tool_chain", "http"] {
+        match door {
+            "http" => drop(server.post("/v1/runs", "alice-key", "", &json!({ "code": code }))),
+            tool => drop(server.call_tool("/mcp", tool, &json!({ "code": code, "durable": true }))),
+        }
+        let run = loop {
+            let pending = server.get("/v1/pending");
+            if let Some(run) = pending["runs"][0]["runId"].as_str() {
+                break run.to_owned();
+            }
+        };
+        server = approve_after_restart(server, folder.path(), &config, &run);
+        let listed = server.get(&format!("/v1/history?door={door}"));
+        assert_eq!(listed["runs"][0]["executionId"], json!(run), "{listed}");
+        let metrics = server.ask("GET", "/metrics", "alice-key", "", "");
+        assert!(metrics.contains(&format!("toolgate_runs_total{{door=\"{door}\"")), "{metrics}");
+        runs.push((door, run));
+    }
+    server.end();
+
+    let logged = output(folder.path(), &["logs", "--json"]).stdout;
+    let logged: Vec<Value> = String::from_utf8(logged)
+        .expect("text")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|line: &Value| line["target"] == "toolgate::run")
+        .collect();
+    let audited = records(&file);
+    for (door, run) in &runs {
+        let of_run: Vec<&Value> = audited.iter().filter(|record| record["run"] == **run).collect();
+        assert!(of_run.iter().all(|record| record["door"] == *door), "{of_run:?}");
+        for event in ["call-begins", "call", "run"] {
+            assert!(of_run.iter().any(|record| record["event"] == event), "{event}: {of_run:?}");
+        }
+        let ended = of_run.iter().filter(|record| record["event"] != "call-begins");
+        assert!(ended.into_iter().all(|record| record["durable"] == true), "{of_run:?}");
+        let line = logged.iter().find(|line| line["id"] == **run).expect("a log line");
+        assert_eq!((&line["door"], &line["durable"]), (&json!(door), &json!(true)), "{line}");
+    }
+}
+
+#[test]
+fn with_json_every_line_of_serve_is_json_and_names_are_plain_strings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = ["serve", "--demo", "--log", "debug", "--log-format", "json"];
+    let server = Server::serve(&mut toolgate(folder.path(), &options));
+    let token = std::fs::read_to_string(folder.path().join("toolgate/http-token")).expect("a token");
+    let code = json!({ "code": "await demo.list_issues({ limit: 1 }); return 1" });
+    let report = server.post("/v1/run", token.trim(), "", &code);
+    assert_eq!(report["ok"], true, "{report}");
+    let lines = server.end();
+    let read = |line: &String| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let lines: Vec<Value> = lines.iter().map(read).collect();
+    for said in ["listening at http://", "clients send the bearer token in "] {
+        let begins = |line: &&Value| line["message"].as_str().is_some_and(|message| message.starts_with(said));
+        let line = lines.iter().find(begins).unwrap_or_else(|| panic!("{said}: {lines:?}"));
+        assert!(line["level"] == "info" && line["time"].is_string() && line["target"].is_string(), "{line}");
+    }
+    let call = lines.iter().find(|line| line["target"] == "toolgate::call").expect("a line for the call");
+    assert_eq!(call["name"], "demo.list_issues");
+}
+
+#[test]
+fn a_log_file_that_cannot_be_opened_is_told_once_and_no_folder_is_made_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = write_config(folder.path(), json!({}));
+    let missing = folder.path().join("missing/toolgate.log");
+    for file in ["/proc/x/y", missing.to_str().expect("text")] {
+        let options = ["serve", "--config", config.to_str().expect("text")];
+        let server = Server::serve(toolgate(folder.path(), &options).env("TOOLGATE_LOG_FILE", file));
+        server.run("return 1");
+        let told: Vec<String> = server.end().into_iter().filter(|line| line.contains("log file")).collect();
+        assert!(told.len() == 1 && told[0].contains("WARN") && told[0].contains(file), "{told:?}");
+    }
+    assert!(!folder.path().join("missing").exists());
+    let server = Server::start(folder.path(), &config);
+    server.run("return 1");
+    assert!(!server.end().iter().any(|line| line.contains("log file")));
+    assert!(folder.path().join("toolgate/toolgate.log").exists(), "the usual folder is made");
 }

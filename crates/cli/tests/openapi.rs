@@ -161,7 +161,8 @@ fn an_address_that_only_the_document_names_is_not_allowed() {
     assert_eq!(code, 0, "{said}");
     let expected = format!(
         "calls will be refused: the document's server {base} is an inner address, which only the configuration may allow. If it \
-         is meant, write \"allowHosts\": [\"127.0.0.1\"] into the entry of petstore, or add it again with --base {base}"
+         is meant, write \"allowHosts\": [\"127.0.0.1\"] into the entry of petstore, or run `toolgate remove petstore` and add it \
+         again with --base {base}"
     );
     assert!(said.contains(&expected), "{said}");
     let (code, _, said) = user.run(&["call", "petstore.listPets", "{}"]);
@@ -204,7 +205,7 @@ fn a_document_at_a_url_is_read_before_it_is_added() {
         assert!(code == 2 && said.contains(expected) && !config.exists(), "{path}: {said}");
     }
     let (code, _, said) = add("/openapi.json", &[]);
-    assert!(code == 0 && said.contains(&format!("1 tools at {base}")), "{said}");
+    assert!(code == 0 && said.contains(&format!("1 tool at {base}")), "{said}");
     assert!(said.contains("allowHosts: 127.0.0.1"), "{said}");
     let (code, shown, said) = user.run(&["call", "petstore.listPets", "{}"]);
     assert!(code == 0 && shown.contains("Rex"), "{said}");
@@ -255,4 +256,73 @@ fn a_public_address_needs_no_exception() {
     assert!(code == 0 && !said.contains("allowHosts"), "{said}");
     let config = std::fs::read_to_string(user.0.path().join(".config/toolgate/toolgate.json")).expect("a file");
     assert!(!config.contains("allowHosts"), "{config}");
+}
+
+/// The document is not read, nor is anything said of it, where the name is taken.
+#[test]
+fn a_name_that_is_taken_is_told_first_and_with_the_command_that_helps() {
+    let (user, base) = (User::new(), petstore());
+    assert_eq!(user.add(&base).0, 0);
+    let (code, _, said) = user.run(&["add", "petstore", "--openapi", "nowhere.yaml"]);
+    let taken = "error: a server named petstore already exists: run `toolgate remove petstore` first";
+    assert_eq!((code, said.trim()), (2, taken));
+    let (code, _, said) = user.run(&["add", "petstore", "--", "true"]);
+    assert_eq!((code, said.trim()), (2, taken));
+    let other = ["add", "pet store", "--openapi", "petstore.yaml", "--base", &base, "--config", "my file.json"];
+    assert_eq!(user.run(&other).0, 0);
+    let (code, _, said) = user.run(&other);
+    assert!(code == 2 && said.contains("run `toolgate remove 'pet store' --config 'my file.json'` first"), "{said}");
+}
+
+#[test]
+fn a_login_that_is_not_supported_is_named() {
+    let user = User::new();
+    let add = |schemes: &str| {
+        let text = format!(
+            "openapi: 3.0.0\ninfo: {{}}\npaths: {{/a: {{get: {{}}}}}}\ncomponents: {{securitySchemes: {schemes}}}\n"
+        );
+        std::fs::write(user.0.path().join("petstore.yaml"), text).expect("a document");
+        let args =
+            ["add", "petstore", "--openapi", "petstore.yaml", "--base", "https://1.1.1.1/", "--client-id", "mine"];
+        let (code, _, said) = user.run(&args);
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    let implicit = "{authorizationUrl: https://1.1.1.1/authorize, scopes: {}}";
+    let said = add(&format!("{{oa: {{type: oauth2, flows: {{implicit: {implicit}}}}}}}"));
+    assert!(said.contains("the only login of the document is the implicit flow, which is not supported"), "{said}");
+    let password = "{tokenUrl: https://1.1.1.1/token, scopes: {}}";
+    let said = add(&format!("{{oa: {{type: oauth2, flows: {{implicit: {implicit}, password: {password}}}}}}}"));
+    assert!(said.contains("is the implicit flow and the password flow"), "{said}");
+    let said = add("{key: {type: apiKey, in: header, name: X-Key}}");
+    assert!(said.contains("no document was read that describes an OAuth login"), "{said}");
+    let old = r#"{"swagger": "2.0", "info": {}, "paths": {"/a": {"get": {}}}, "securityDefinitions": {"oa": {"type": "oauth2", "flow": "implicit", "authorizationUrl": "https://1.1.1.1/a"}}}"#;
+    std::fs::write(user.0.path().join("old.json"), old).expect("a document");
+    let args = ["add", "old", "--openapi", "old.json", "--base", "https://1.1.1.1/", "--client-id", "mine"];
+    let (code, _, said) = user.run(&args);
+    assert!(code == 2 && said.contains("is the implicit flow, which is not supported"), "{said}");
+}
+
+#[test]
+fn an_api_without_a_login_in_its_entry_says_how_it_gets_one() {
+    let (user, base) = (User::new(), petstore());
+    assert_eq!(user.add(&base).0, 0);
+    let (code, _, said) = user.run(&["login", "petstore"]);
+    assert!(code == 2 && said.contains("the configuration has no OAuth login for this API"), "{said}");
+    assert!(said.contains("`toolgate add petstore --openapi DOCUMENT --client-id ID`"), "{said}");
+    assert!(!said.contains("program") && !said.contains("header"), "{said}");
+}
+
+#[test]
+fn a_client_certificate_that_is_never_sent_is_said() {
+    let user = User::new();
+    let document = json!({
+        "openapi": "3.1.0", "info": {}, "servers": [{ "url": "https://api.example.com/v1" }],
+        "paths": { "/pets": { "get": { "operationId": "listPets" } } },
+        "components": { "securitySchemes": { "m": { "type": "mutualTLS" } } }, "security": [{ "m": [] }],
+    });
+    std::fs::write(user.0.path().join("mutual.json"), document.to_string()).expect("a file");
+    let (code, _, said) = user.run(&["add", "mutual", "--openapi", "mutual.json"]);
+    let expected = "the security scheme `m` asks for a client certificate, and none is sent";
+    assert!(code == 0 && said.contains(expected), "{said}");
 }

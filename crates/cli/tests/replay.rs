@@ -200,6 +200,167 @@ fn secrets_of_a_backend_are_not_in_a_cassette() {
     assert_eq!(again.stdout.trim_end(), kept, "byte for byte");
 }
 
+/// Has a server write JSON as PHP, .NET and Go do, and letters that are not of ASCII as Python does.
+const SPELLING: &str = r#"
+import json, runpy, sys
+plain = json.dumps
+def spelled(value):
+    text = plain(value)
+    for letter, escape in (("/", "\\/"), ("+", "\\u002B"), ("&", "\\u0026"), ("<", "\\u003c")):
+        text = text.replace(letter, escape)
+    return text
+json.dumps = spelled
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"#;
+
+#[test]
+fn a_secret_that_a_server_spells_with_escapes_is_not_in_a_cassette() {
+    const SECRET: &str = "Ab9Tq/x+7KdRw&Qz3<Wé81";
+    let (spelling, server) = (
+        script("spelling.py", SPELLING),
+        env!("CARGO_MANIFEST_DIR").to_owned() + "/../gateway/tests/fixtures/backend.py",
+    );
+    let server = serde_json::json!({
+        "command": "python3", "args": [spelling.path(), server], "env": { "API_TOKEN": SECRET },
+    });
+    let config = script("toolgate.json", serde_json::json!({ "mcpServers": { "f": server } }).to_string());
+    let code = "const { env } = await f.environment({}); console.log(JSON.stringify({ env })); \
+                return { length: env.API_TOKEN.length, token: env.API_TOKEN }";
+    let (ran, cassette) = record(code, &["--config", config.path()]);
+    assert!(ran.code == 0 && ran.stdout.contains(SECRET), "the run itself has it: {ran:?}");
+    let kept = text(&cassette);
+    assert!(kept.contains(r"\\u002B"), "the reply has the escapes of the server: {kept}");
+    for part in ["Ab9Tq", "7KdRw"] {
+        assert!(!kept.contains(part), "{part} in {kept}");
+    }
+    let again = replay(&cassette, &["--json", "--assert"]);
+    assert!(again.code == 0 && !again.stdout.contains("Ab9Tq"), "{again:?}");
+    let shown = replay(&cassette, &["--edit", script("e.ts", "return (await f.environment({})).env").path()]);
+    assert!(shown.code == 0 && !shown.stdout.contains("Ab9Tq"), "{shown:?}");
+}
+
+/// A program with an effect, which is told on standard error.
+const NOTED: &str = "await notes.add({ text: 'a' }); console.log('done'); return 7";
+
+fn record_to(path: &str, more: &[&str]) -> Ran {
+    let program = script("program.ts", NOTED);
+    toolgate(&[&["run", program.path(), "--tools", DEMO, "--record", path], more].concat())
+}
+
+#[test]
+fn a_cassette_that_cannot_be_written_stops_the_run_before_its_first_call() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing/run.jsonl");
+    for path in [missing.as_path(), folder.path()] {
+        let path = path.to_str().expect("UTF-8");
+        let ran = record_to(path, &[]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("cannot write {path}")), "{ran:?}");
+        assert!(!ran.stderr.contains("done") && !ran.stderr.contains("notes.add"), "nothing was run: {ran:?}");
+    }
+}
+
+#[test]
+fn a_run_is_told_where_its_cassette_could_not_be_written_after_it() {
+    for (more, value) in [(&[][..], "7\n"), (&["--json"][..], r#""value":7"#)] {
+        let ran = record_to("/dev/full", more);
+        assert!(ran.code == 1 && ran.stdout.contains(value), "{ran:?}");
+        assert!(ran.stderr.contains("cannot write /dev/full"), "{ran:?}");
+        assert!(!ran.stderr.contains("toolgate replay"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_cassette_takes_the_place_of_an_earlier_one_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, link) = (folder.path().join("run.jsonl"), folder.path().join("link.jsonl"));
+    let names = || {
+        let entries = std::fs::read_dir(folder.path()).expect("a folder");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+        names.sort();
+        names
+    };
+    std::fs::write(&file, "an earlier one, which is longer than the cassette\n".repeat(1000)).expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("its mode");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    let ran = record_to(link.to_str().expect("UTF-8"), &[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(toolgate(&["replay", file.to_str().expect("UTF-8"), "--assert"]).code, 0);
+    assert_eq!(names(), ["link.jsonl", "run.jsonl"], "nothing is left beside it");
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o640);
+    // No room for the new one: the earlier one stays, and the run is told.
+    let before = std::fs::read(&file).expect("a cassette");
+    let program = script("long.ts", "return 'x'.repeat(300000)");
+    let path = file.to_str().expect("UTF-8");
+    let bounded = "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"";
+    let ran = in_shell(bounded, &["run", program.path(), "--record", path, "--isolation", "thread"]);
+    assert!(
+        ran.code == 1 && ran.stdout.contains("xxx") && ran.stderr.contains(&format!("cannot write {path}")),
+        "{ran:?}"
+    );
+    assert_eq!(std::fs::read(&file).expect("a cassette"), before);
+    assert_eq!(names(), ["link.jsonl", "run.jsonl"]);
+}
+
+/// Runs the command by a line for the shell, which has the command as `"$0" "$@"`.
+fn in_shell(line: &str, args: &[&str]) -> Ran {
+    let mut command = std::process::Command::new("bash");
+    let output = command.args(["-c", line, env!("CARGO_BIN_EXE_toolgate")]).args(args).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Ran { code: output.status.code().expect("a code"), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn a_cassette_goes_to_standard_output_and_to_pipes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = script("program.ts", "return 7");
+    let out = folder.path().join("out");
+    let to_file = format!("exec \"$0\" \"$@\" > {}", out.display());
+    for (line, path) in
+        [("exec \"$0\" \"$@\" | cat", "/dev/stdout"), (&to_file, "/dev/stdout"), (&to_file, "/dev/fd/1")]
+    {
+        let ran = in_shell(line, &["run", program.path(), "--record", path]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let printed = if ran.stdout.is_empty() { std::fs::read_to_string(&out).expect("a file") } else { ran.stdout };
+        let (cassette, value) = printed.trim_end().rsplit_once('\n').expect("lines");
+        assert_eq!(value, "7", "{line} {path}");
+        assert_eq!(replay(&script("run.jsonl", format!("{cassette}\n")), &["--assert"]).code, 0, "{line} {path}");
+    }
+    let pipe = folder.path().join("pipe").display().to_string();
+    let line = format!("mkfifo {pipe}; cat {pipe} >&2 & \"$0\" \"$@\"; code=$?; wait; exit $code");
+    let ran = in_shell(&line, &["run", program.path(), "--record", &pipe]);
+    assert!(ran.code == 0 && ran.stdout == "7\n" && ran.stderr.contains(r#""step":0"#), "{ran:?}");
+}
+
+#[test]
+fn a_damaged_cassette_is_refused_with_the_name_of_the_file() {
+    let (_, cassette) = record("console.log(1); return 7", &[]);
+    let whole = text(&cassette);
+    let report = whole.lines().last().expect("a report");
+    let no_report = format!(r#"{{"step":{},"at":1,"report":{{"report":"nothing"}}}}"#, whole.lines().count() - 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("damaged.jsonl");
+    let shown = file.to_str().expect("UTF-8");
+    for (damaged, message) in [
+        (String::new(), "the file is empty"),
+        (
+            whole.replacen(r#""version":1"#, r#""version":"one""#, 1),
+            "line 1 is not an entry of a cassette: `header.version`",
+        ),
+        (whole.replacen("return 7", "return 8", 1), "the program of the record has the hash"),
+        (whole.replace(report, &no_report), "the report of the record is no report"),
+    ] {
+        assert_ne!(damaged, whole, "{message}");
+        std::fs::write(&file, damaged).expect("written");
+        let ran = toolgate(&["replay", shown, "--assert"]);
+        assert!(ran.code == 2 && ran.stderr.contains(&format!("{shown}: {message}")), "{ran:?}");
+        let tested = toolgate(&["test", folder.path().to_str().expect("UTF-8")]);
+        assert!(tested.code == 1 && tested.stdout.contains(&format!("{shown}: {message}")), "{tested:?}");
+    }
+}
+
 #[test]
 fn a_folder_of_cassettes_is_tested() {
     let folder = tempfile::tempdir().expect("a folder");

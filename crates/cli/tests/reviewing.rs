@@ -199,7 +199,8 @@ fn every_field_of_a_call_is_in_the_audit_log_also_after_pauses_and_of_calls_made
     assert_eq!(digests, [&digest(json!({ "limit": 1 })), &of("a"), &of("b"), &of("c")]);
     assert_eq!(calls[2]["sentDigest"], digest(edited));
     for it in &calls {
-        assert_eq!((&it["who"], &it["run"], &it["door"]), (&json!("agent"), &json!(run), &json!("durable")));
+        assert_eq!((&it["who"], &it["run"], &it["door"]), (&json!("agent"), &json!(run), &json!("http")));
+        assert_eq!(it["durable"], true, "{it}");
         assert!(it.get("client").is_some() && it.get("arguments").is_none(), "{it}");
     }
     assert_eq!(report["calls"][3]["decision"]["reviewer"], "carol", "the report has the same");
@@ -254,7 +255,10 @@ fn rules_are_shown_and_explained_to_whom_they_are_about() {
     assert_eq!(explain("agent", "demo.create_note"), json!([true, "ask", "policy[0]", "look at it", 2]));
     assert_eq!(explain("agent", "demo.delete_note"), json!([true, "deny", "policy[1]", "policy[1] denies it", 2]));
     assert_eq!(explain("agent", "demo.list_notes"), json!([true, "allow", "policy[2]", "policy[2] allows it", 1]));
-    assert_eq!(explain("narrow", "demo.list_notes")[0], json!(false), "a tool of others is no tool");
+    for tool in ["demo.create_note", "demo.delete_note", "demo.list_notes"] {
+        assert_eq!(explain("narrow", tool), explain("narrow", "demo.no_such_tool"), "a tool of others is no tool");
+    }
+    assert_eq!(explain("narrow", "demo.create_note"), json!([false, "allow", null, "no rule is about it", 0]));
     let said = command(service.folder.path())
         .args(["policy", "explain", "demo.create_note({ name: 'n', text: 't' })", "--json", "--config"])
         .arg(service.folder.path().join("config.json"))

@@ -149,7 +149,9 @@ impl Missing {
             Self::File(path, why) => format!("{}: {why}", path.display()),
             Self::NoSecret(name) => format!("the secret {name} is not set"),
             Self::Secret(why) => why.clone(),
-            Self::CommandsOff => "${cmd:…} is not allowed by this configuration".to_owned(),
+            Self::CommandsOff => {
+                "${cmd:…} is not allowed by this configuration: `toolgate.secrets.commands: true` allows it".to_owned()
+            }
             Self::CommandNotRun => "the command of ${cmd:…} is run when the server is started".to_owned(),
             Self::Command(how) => format!("the command of ${{cmd:…}} {how}"),
         }
@@ -179,8 +181,7 @@ impl Missing {
             Self::NestedDefault(name) => format!("set {name}, or write one of the two variables alone"),
             Self::NoSecret(name) => format!("run: toolgate secret set {name}"),
             Self::Secret(_) => String::new(),
-            Self::CommandsOff => "set toolgate.secrets.commands to true".to_owned(),
-            Self::File(..) | Self::CommandNotRun | Self::Command(_) => String::new(),
+            Self::File(..) | Self::CommandsOff | Self::CommandNotRun | Self::Command(_) => String::new(),
         }
     }
 }

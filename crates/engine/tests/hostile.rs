@@ -238,7 +238,7 @@ fn hostile_programs_are_contained() {
     // SAFETY: the only test of this program, and no other thread reads the environment yet.
     unsafe { std::env::set_var("TOOLGATE_TEST_CANARY", CANARY) };
     // As the command does at its start: what a case made the host hold goes back to the system.
-    toolgate_guest::give_back_large_blocks();
+    toolgate_guest::give_back_freed_memory();
     // A case makes a host function panic. With RUST_BACKTRACE set, the default hook would read this program's debug
     // information then, and its tens of megabytes would count as what the case cost the host.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));

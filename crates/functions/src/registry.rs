@@ -14,7 +14,7 @@ pub struct Registry(BTreeMap<String, HostFunction>);
 
 /// A request names functions that do not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no function named {}; the functions are: {}", quoted(.unknown), quoted(.known))]
+#[error("no function named {}; the functions are: {}", quoted(.unknown, MAX_NAMED), quoted(.known, usize::MAX))]
 pub struct UnknownFunction {
     /// The unknown names, in the order of the request.
     pub unknown: Vec<String>,
@@ -22,12 +22,20 @@ pub struct UnknownFunction {
     pub known: Vec<String>,
 }
 
-fn quoted(names: &[String]) -> String {
+/// Unknown functions that an error names.
+const MAX_NAMED: usize = 10;
+
+/// The first `most` names, and the number of the others.
+fn quoted(names: &[String], most: usize) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
     let short = |name: &String| format!("`{}`", escaped(name, 64));
-    names.iter().map(short).collect::<Vec<_>>().join(", ")
+    let named = names.iter().take(most).map(short).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(most) {
+        0 => named,
+        others => format!("{named} and {others} others"),
+    }
 }
 
 impl Registry {
@@ -160,5 +168,12 @@ mod tests {
     fn an_unknown_name_is_named_with_the_known_ones() {
         let error = registry(&["a", "api.b"], "x").restricted(&["a", "zz", "y\n"]).expect_err("two are unknown");
         assert_eq!(error.to_string(), r"no function named `zz`, `y\n`; the functions are: `a`, `api.b`");
+    }
+
+    #[test]
+    fn of_many_unknown_names_the_first_ten_are_named() {
+        let error = registry(&["a"], "x").restricted(&["z"; 1_000]).expect_err("all are unknown");
+        let named = ["`z`"; 10].join(", ");
+        assert_eq!(error.to_string(), format!("no function named {named} and 990 others; the functions are: `a`"));
     }
 }

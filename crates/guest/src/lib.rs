@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use toolgate_wire::{FromWorker, ToWorker};
 
 pub use channel::{Broken, Socket};
-pub use memory::give_back_large_blocks;
+pub use memory::give_back_freed_memory;
 
 mod calls;
 mod channel;

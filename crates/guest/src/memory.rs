@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::time::Duration;
 
 #[cfg(target_vendor = "apple")]
 use libc::malloc_size as usable_size;
@@ -13,6 +15,8 @@ use libc::malloc_size as usable_size;
 use libc::malloc_usable_size as usable_size;
 use rquickjs::TypedArray;
 use rquickjs::allocator::Allocator;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use toolgate_wire::freed_bytes;
 
 /// Bytes in use, and whether an allocation was refused.
 #[derive(Debug, Default)]
@@ -153,14 +157,43 @@ pub(crate) fn copy_of(array: &TypedArray<'_, u8>) -> Vec<u8> {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE_BLOCK: libc::c_int = 2 * 1024 * 1024;
 
-/// For a host, at its start: has large blocks be mappings of their own, which go back to the system when they are freed.
+/// Time between two returns of freed memory. Holders free what they gave back within it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For a host, at its start: has freed memory go back to the system. Other C libraries than glibc do so by themselves.
 ///
-/// Left alone, glibc raises the size from which it does so with every large block that is freed, up to 32 MB, and what a large
-/// answer took stays with the process. Other C libraries have a fixed size.
-pub fn give_back_large_blocks() {
+/// Large blocks become mappings of their own. Left alone, glibc raises the size from which it does so with every large block that is
+/// freed, up to 32 MB, and what a large answer took stays with the process. Many small values, such as the arguments of a call as a
+/// tree, leave pages in the middle of a heap, which glibc keeps: a thread returns them after some megabytes were freed.
+///
+/// The number of heaps stays as it is: all of them are trimmed, and threads that share one wait for each other.
+pub fn give_back_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: changes a setting of the C allocator under its own lock; no block is touched.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
+    {
+        // SAFETY: changes a setting of the C allocator under its own lock; no block is touched.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
+        }
+        // Without the thread the process keeps what small values took, and works.
+        let _ =
+            std::thread::Builder::new().name("memory".to_owned()).stack_size(TRIM_STACK_BYTES).spawn(trim_when_freed);
+    }
+}
+
+/// The thread calls two functions of the C library and nothing else.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const TRIM_STACK_BYTES: usize = 128 * 1024;
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn trim_when_freed() {
+    loop {
+        freed_bytes::wait();
+        freed_bytes::reset();
+        std::thread::sleep(TRIM_INTERVAL);
+        // SAFETY: returns free pages of each heap under the lock of that heap; no block in use is touched.
+        unsafe {
+            libc::malloc_trim(0);
+        }
     }
 }

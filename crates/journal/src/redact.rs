@@ -2,28 +2,37 @@
 //!
 //! A secret is a value that the caller names, a text or number under a name such as `password` in any JSON of the record, or a
 //! text of the form of a well-known credential. It is replaced everywhere in the record, also in the program, by the
-//! same stand-in of the same length and the same kinds of characters: positions, sizes and most formats stay. What the
-//! guest said gets new digests. A program that *computes* with a secret (a signature, a checksum) says something else
-//! with the stand-in, and its replay diverges there.
+//! same stand-in of the same length and the same kinds of characters: positions, sizes and most formats stay. Which escapes
+//! JSON spells it with makes no difference, and they stay too. What the guest said gets new digests. A program that *computes*
+//! with a secret (a signature, a checksum) says something else with the stand-in, and its replay diverges there.
+//!
+//! # Layout
+//! - `named`: values under secret names
+//! - `spelling`: the text that escapes of JSON stand for
+//! - `substitution`: finds secrets and writes their stand-ins
 
 mod named;
+mod spelling;
+mod substitution;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use ring::hmac;
-use serde_json::Value;
 
 use crate::entry::{Call, DigestText, Event, Header};
 use crate::recording::Record;
 use crate::text::{Blobs, ContentHash, MissingBlob, Text};
 use named::in_json;
+use spelling::for_each_reading;
+use substitution::Substitution;
 
 /// Bytes of the shortest text that counts as a secret: shorter ones occur everywhere by chance.
 const MIN_SECRET: usize = 6;
 /// JSON in JSON in JSON is looked into; deeper is not.
 const MAX_NESTING: usize = 3;
+/// How often a text is read as JSON to find secrets: a program may print what it got as JSON, and the report has that in JSON again.
+const MAX_READINGS: usize = MAX_NESTING + 2;
 
 /// How well-known credentials begin.
 const PREFIXES: [&str; 13] = [
@@ -71,8 +80,7 @@ impl Redaction {
         if named.is_empty() {
             return text.to_owned();
         }
-        let substitution = Substitution::new(self.replacements(&named));
-        substitution.passes.iter().fold(text.to_owned(), |text, pass| pass.replace(&text).unwrap_or(text))
+        Substitution::new(self.stand_ins(&named)).without_secrets(text).into_owned()
     }
 
     /// Replaces the secrets of a record; returns how many there were.
@@ -84,7 +92,7 @@ impl Redaction {
         if secrets.is_empty() {
             return Ok(0);
         }
-        let mut substitution = Substitution::new(self.replacements(&secrets));
+        let mut substitution = Substitution::new(self.stand_ins(&secrets));
         let key = record.header().and_then(Header::key);
         let mut blobs = Blobs::default();
         for entry in &mut record.entries {
@@ -121,25 +129,22 @@ impl Redaction {
                 continue;
             }
             let text = record.blobs.text(text)?;
-            named.find(text, &mut found);
             in_json(text, MAX_NESTING, &mut found);
-            credentials(text, &mut found);
+            for_each_reading(text, MAX_READINGS, |text| {
+                named.find(text, &mut found);
+                credentials(text, &mut found);
+            });
         }
         found.retain(|secret| secret.len() >= MIN_SECRET);
         Ok(found)
     }
 
-    /// Every form in which a secret may stand in a text, with what stands there instead.
-    fn replacements(&self, secrets: &BTreeSet<String>) -> BTreeMap<String, String> {
-        let mut replacements = BTreeMap::new();
-        for secret in secrets {
-            let stand_in = self.stand_in(secret);
-            replacements.extend(forms(secret).into_iter().zip(forms(&stand_in)));
-        }
-        replacements
+    /// The secrets with what stands there instead.
+    fn stand_ins(&self, secrets: &BTreeSet<String>) -> BTreeMap<String, String> {
+        secrets.iter().map(|secret| (secret.clone(), self.stand_in(secret))).collect()
     }
 
-    /// A text of the same length and kinds of characters. Where the secret is a number, so is the stand-in, and a program writes it
+    /// A text of the same length and kinds of characters: a letter of another alphabet becomes one that takes as many bytes. Where the secret is a number, so is the stand-in, and a program writes it
     /// as it is: it begins with no zero, ends a fraction with none, and one of 16 digits is an integer that a program has exactly.
     fn stand_in(&self, secret: &str) -> String {
         // The secret is hashed once, whatever its length: the stream is made of its hash.
@@ -157,24 +162,25 @@ impl Redaction {
             '0'..='9' => char::from(b'0' + byte % 10),
             'a'..='z' => char::from(b'a' + byte % 26),
             'A'..='Z' => char::from(b'A' + byte % 26),
+            other if other.is_alphabetic() => letter_like(other, byte),
             other => other,
         });
         replaced.collect()
     }
 }
 
-/// A text as it stands in a text, in JSON, and in JSON in JSON.
-fn forms(text: &str) -> [String; MAX_NESTING] {
-    let mut form = text.to_owned();
-    std::array::from_fn(|_| {
-        let escaped = escape(&form);
-        std::mem::replace(&mut form, escaped)
-    })
+/// A letter that takes as many bytes as this one, which is not of ASCII.
+fn letter_like(letter: char, byte: u8) -> char {
+    let other = match letter.len_utf8() {
+        2 => 'а' as u32 + u32::from(byte % 32),
+        3 => '一' as u32 + u32::from(byte),
+        _ => '𠀀' as u32 + u32::from(byte),
+    };
+    char::from_u32(other).unwrap_or(letter)
 }
 
 /// The values that the caller names, to be found in texts: a record counts only those that it has.
 struct NamedValues<'v> {
-    /// The value behind each pattern.
     values: Vec<&'v String>,
     /// `None` where no automaton could be made: then all values count.
     automaton: Option<AhoCorasick>,
@@ -182,13 +188,12 @@ struct NamedValues<'v> {
 
 impl<'v> NamedValues<'v> {
     fn new(values: impl Iterator<Item = &'v String>) -> Self {
-        let patterns: Vec<(String, &String)> =
-            values.flat_map(|value| forms(value).into_iter().map(move |form| (form, value))).collect();
+        let values: Vec<&String> = values.collect();
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(patterns.iter().map(|(form, _)| form));
-        NamedValues { values: patterns.into_iter().map(|(_, value)| value).collect(), automaton: automaton.ok() }
+            .build(&values);
+        NamedValues { values, automaton: automaton.ok() }
     }
 
     /// Collects the values that a text has. One inside another is replaced with it, and is found where it stands alone.
@@ -206,112 +211,6 @@ impl<'v> NamedValues<'v> {
             None => found.extend(self.values.iter().map(|value| (*value).clone())),
         }
     }
-}
-
-/// Bytes of secrets that are searched for in one pass over a text. The automaton of a pass takes some fifty times as many.
-const MAX_PASS_BYTES: usize = 1 << 20;
-
-/// Replaces secrets in texts, each text in a few passes: their number depends on the bytes of the secrets, not on how many
-/// secrets there are.
-struct Substitution {
-    passes: Vec<Pass>,
-    /// Long texts that were replaced.
-    done: BTreeMap<ContentHash, Text>,
-    /// Bytes that were searched.
-    searched: u64,
-}
-
-/// Secrets that are replaced together.
-enum Pass {
-    Several {
-        automaton: AhoCorasick,
-        stand_ins: Vec<String>,
-    },
-    /// One that is very long, or for which no automaton could be made.
-    Single {
-        secret: String,
-        stand_in: String,
-    },
-}
-
-impl Substitution {
-    /// The longest are replaced first: a secret may contain another one.
-    fn new(replacements: BTreeMap<String, String>) -> Self {
-        let mut ordered: Vec<(String, String)> = replacements.into_iter().collect();
-        ordered.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
-        let mut passes = Vec::new();
-        let (mut secrets, mut bytes) = (Vec::new(), 0);
-        for (secret, stand_in) in ordered {
-            if bytes > 0 && bytes + secret.len() > MAX_PASS_BYTES {
-                passes.extend(Pass::of(std::mem::take(&mut secrets)));
-                bytes = 0;
-            }
-            bytes += secret.len();
-            secrets.push((secret, stand_in));
-        }
-        passes.extend(Pass::of(secrets));
-        Substitution { passes, done: BTreeMap::new(), searched: 0 }
-    }
-
-    /// The text without secrets. A long one that is named again is not searched again.
-    fn replaced(&mut self, text: &Text, from: &Blobs, to: &mut Blobs) -> Result<Text, MissingBlob> {
-        if let Text::Blob { blob, .. } = text
-            && let Some(done) = self.done.get(blob)
-        {
-            return Ok(done.clone());
-        }
-        let mut replaced = Cow::Borrowed(from.text(text)?);
-        for pass in &self.passes {
-            self.searched += replaced.len() as u64;
-            if let Some(changed) = pass.replace(&replaced) {
-                replaced = Cow::Owned(changed);
-            }
-        }
-        let kept = to.keep(&replaced).0;
-        if let Text::Blob { blob, .. } = text {
-            self.done.insert(blob.clone(), kept.clone());
-        }
-        Ok(kept)
-    }
-}
-
-impl Pass {
-    fn of(secrets: Vec<(String, String)>) -> Vec<Pass> {
-        if let [(secret, stand_in)] = secrets.as_slice() {
-            return vec![Pass::Single { secret: secret.clone(), stand_in: stand_in.clone() }];
-        }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(secrets.iter().map(|(secret, _)| secret));
-        match automaton {
-            Ok(automaton) => {
-                vec![Pass::Several {
-                    automaton,
-                    stand_ins: secrets.into_iter().map(|(_, stand_in)| stand_in).collect(),
-                }]
-            }
-            Err(_) => secrets.into_iter().map(|(secret, stand_in)| Pass::Single { secret, stand_in }).collect(),
-        }
-    }
-
-    /// The text with stand-ins; `None` where there is nothing to replace.
-    fn replace(&self, text: &str) -> Option<String> {
-        match self {
-            Pass::Several { automaton, stand_ins } => {
-                automaton.is_match(text).then(|| automaton.replace_all(text, stand_ins))
-            }
-            Pass::Single { secret, stand_in } => {
-                text.contains(secret.as_str()).then(|| text.replace(secret.as_str(), stand_in))
-            }
-        }
-    }
-}
-
-/// A text as it stands inside a JSON string.
-fn escape(text: &str) -> String {
-    let quoted = Value::from(text).to_string();
-    quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// Collects words of the form of a well-known credential.
@@ -333,6 +232,7 @@ fn credentials(text: &str, found: &mut BTreeSet<String>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use toolgate_engine::transcript::DigestKey;
     use toolgate_wire::frame::{Stream, Target};
     use toolgate_wire::{CallId, FromWorker, Profile};
@@ -426,6 +326,128 @@ mod tests {
         assert_eq!(Redaction::new(Vec::new()).text(&text), text);
     }
 
+    /// Numbers that are spread, and the same in every run of the tests.
+    struct Spread(u64);
+
+    impl Spread {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % bound
+        }
+    }
+
+    /// A text inside a JSON string, each character in one of the spellings that JSON has for it.
+    fn spelled(text: &str, spread: &mut Spread) -> String {
+        let spelled = text.chars().map(|c| {
+            let quoted = Value::from(c.to_string()).to_string();
+            let mut units = [0; 2];
+            let units = c.encode_utf16(&mut units).iter();
+            match spread.below(4) {
+                0 => units.map(|unit| format!("\\u{unit:04x}")).collect(),
+                1 => units.map(|unit| format!("\\u{unit:04X}")).collect(),
+                2 if c == '/' => "\\/".to_owned(),
+                _ => quoted[1..quoted.len() - 1].to_owned(),
+            }
+        });
+        spelled.collect()
+    }
+
+    fn any_secret(spread: &mut Spread) -> String {
+        let letters: Vec<char> = "abcXYZ789abcXYZ789/+&<>'\"\\\n=-éßЖ語𠮷😀".chars().collect();
+        let more = spread.below(20);
+        let own = format!("k{:06}Q", spread.below(1_000_000));
+        own.chars().chain((0..more).map(|_| letters[spread.below(letters.len())])).collect()
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_spelling_and_keeps_it() {
+        let mut spread = Spread(7);
+        for round in 0..600 {
+            let (secret, depth) = (any_secret(&mut spread), round % 4);
+            let note = |secret: &str| format!("<x> {secret} \"y\"");
+            let mut body = note(&secret);
+            for level in 0..depth {
+                let text = spelled(&body, &mut spread);
+                let password = if level == 0 { spelled(&secret, &mut spread) } else { "none".to_owned() };
+                body = format!(r#"{{"password":"{password}","text":"{text}"}}"#);
+            }
+            let recording = Recording::new(facts());
+            recording.answered(CallId(1), toolgate_wire::CallState::Applied, Ok(body.as_bytes()));
+            recording.said(&FromWorker::Log { stream: Stream::Stdout, text: note(&secret) }, false);
+            recording.said(&FromWorker::Log { stream: Stream::Stdout, text: Value::from(&*body).to_string() }, false);
+            recording.finish(&serde_json::json!({ "value": note(&secret), "logs": [body] }).to_string());
+            let mut record = recording.take();
+            let before = all_text(&record).len();
+            // A value of the configuration, or one under a name.
+            let named = if depth == 0 || spread.below(2) == 0 { vec![secret.clone()] } else { Vec::new() };
+            let redaction = Redaction::new(named);
+            redaction.apply(&mut record).expect("complete");
+            assert_eq!(all_text(&record).len(), before, "{secret:?} at depth {depth}");
+            for text in record.entries.iter().flat_map(|entry| entry.event.texts()) {
+                let text = record.blobs.text(text).expect("complete");
+                for_each_reading(text, 9, |text| assert!(!text.contains(&secret), "{secret:?} in {text}"));
+            }
+            let Event::Answered(reply) = &record.entries[1].event else { panic!("{record:?}") };
+            let mut kept = record.blobs.text(reply.body.text()).expect("complete").to_owned();
+            for _ in 0..depth {
+                let read: Value = serde_json::from_str(&kept).expect("still JSON");
+                kept = read["text"].as_str().expect("text").to_owned();
+            }
+            assert_eq!(kept, note(&redaction.stand_in(&secret)), "nothing else has changed");
+        }
+    }
+
+    #[test]
+    fn a_text_loses_the_named_values_in_every_spelling() {
+        let redaction = Redaction::with_key(&[3; 32], vec!["ab/c+d<é>1".into()]);
+        let stand_in = redaction.stand_in("ab/c+d<é>1");
+        for text in [
+            r#"{"v":"ab\/c+d<é>1"}"#,
+            r#"{"v":"ab/c\u002Bd\u003c\u00e9>1"}"#,
+            r#"{"v":"\u0061\u0062\/c+d<\u00E9\u003E1"}"#,
+        ] {
+            let replaced: Value = serde_json::from_str(&redaction.text(text)).expect("still JSON");
+            assert_eq!(replaced["v"], *stand_in, "{text}");
+        }
+        // A line that only has JSON in it, and one that has no JSON.
+        for text in [r#"got {"v":"ab\/c+d<é>1"#, "ab/c+d<é>1"] {
+            let replaced = redaction.text(text);
+            assert!(!replaced.contains("ab") && replaced.len() == text.len(), "{replaced}");
+        }
+        let other = r#"{"v":"\u00E9\/\u002B"}"#;
+        assert_eq!(redaction.text(other), other);
+    }
+
+    #[test]
+    fn a_secret_inside_another_one_does_not_split_it_in_any_spelling() {
+        let redaction =
+            Redaction::new(vec!["outer/inner-secret".into(), "inner-secret".into(), "secret/behind".into()]);
+        let stand_in = redaction.stand_in("outer/inner-secret");
+        for text in ["outer/inner-secret", r"outer\/inner-secret", r"outer\u002finner\u002Dsecret"] {
+            let read: String = serde_json::from_str(&format!("\"{}\"", redaction.text(text))).expect("JSON");
+            assert_eq!(read, stand_in);
+        }
+        // The one that begins first is replaced whole, whichever reading has it; of the others nothing is left whole.
+        let redaction = Redaction::new(vec!["first-second".into(), "second-third".into(), "third-fourth".into()]);
+        let stand_in = redaction.stand_in("first-second");
+        let overlap = redaction.text(r"\u002ffirst\u002dsecond-third-fourth");
+        let read: String = serde_json::from_str(&format!("\"{overlap}\"")).expect("JSON");
+        assert!(read.starts_with(&format!("/{stand_in}")), "{read}");
+        assert!(!read.contains("third") && !read.contains("fourth"), "{read}");
+    }
+
+    #[test]
+    fn letters_of_other_alphabets_become_others() {
+        let redaction = Redaction::with_key(&[5; 32], Vec::new());
+        for secret in ["пароль-пароль", "密码密码密码", "𠮷𠮷𠮷𠮷", "Übergrößenträger"] {
+            let stand_in = redaction.stand_in(secret);
+            let form = |text: &str| text.chars().map(char::len_utf8).collect::<Vec<_>>();
+            assert_eq!(form(&stand_in), form(secret));
+            let unchanged = stand_in.chars().zip(secret.chars()).filter(|(one, other)| one == other).count();
+            assert!(unchanged < 4, "{secret}: {stand_in}");
+        }
+    }
+
     #[test]
     fn stand_ins_depend_on_the_key_and_keep_the_form() {
         let stand_in = |key: u8| Redaction::with_key(&[key; 32], Vec::new()).stand_in("aB3-xyz");
@@ -438,7 +460,7 @@ mod tests {
     /// How many bytes are searched in texts with these secrets.
     fn searched(secrets: impl Iterator<Item = String>, texts: &[&str]) -> u64 {
         let redaction = Redaction::with_key(&[1; 32], Vec::new());
-        let mut substitution = Substitution::new(redaction.replacements(&secrets.collect()));
+        let mut substitution = Substitution::new(redaction.stand_ins(&secrets.collect()));
         let (mut from, mut to) = (Blobs::default(), Blobs::default());
         for text in texts {
             let text = from.keep(text).0;
@@ -521,6 +543,11 @@ mod tests {
             &["v"],
         );
         check(r#"{"password": true, "token": null}"#, &[]);
+        // Escapes, halves of surrogate pairs, documents behind each other, and one that is cut.
+        check(r#"{"pass\u0077ord": "hun\/ter2"}"#, &["hun/ter2"]);
+        check(r#"{"name": "\ud800", "password": "v"}"#, &["v"]);
+        check("{\"password\": \"v\"}\n{\"password\": \"w\"}\n", &["v", "w"]);
+        check(r#"[{"password": "v"}, {"na"#, &["v"]);
     }
 
     #[test]

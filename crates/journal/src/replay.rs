@@ -11,8 +11,9 @@ use toolgate_wire::{CallId, Code, Failure, FromWorker, LimitRequest, Position, T
 
 use crate::entry::{AllowedBy, Call, Event, FORMAT_VERSION, Header, ProgramEnd, Reply};
 use crate::recording::{MAX_RECORD_BYTES, Record};
+use crate::report;
 use crate::start::NoStart;
-use crate::text::MissingBlob;
+use crate::text::{ContentHash, MissingBlob};
 
 /// Bytes of texts of a record that is repeated, each as often as it occurs: more than are recorded, since the last text may
 /// be longer than what was left.
@@ -39,6 +40,17 @@ pub enum NoReplay {
     /// The run has not ended.
     #[error("the record has no report: the run has not ended")]
     NoReport,
+    /// Its report has another form.
+    #[error("the report of the record is no report: {0}")]
+    Report(String),
+    /// The program of its header is not the one that was run.
+    #[error("the program of the record has the hash {found}, where its header has {kept}: it was changed")]
+    Program {
+        /// The hash in the header.
+        kept: ContentHash,
+        /// The hash of the program.
+        found: ContentHash,
+    },
     /// Its key is none.
     #[error("the digest key of the record has another form")]
     Key,
@@ -103,7 +115,9 @@ pub fn offline(record: &Record) -> Result<Replayable, NoReplay> {
     if let Some(bytes) = truncated(record) {
         return Err(NoReplay::Truncated(bytes));
     }
+    record.header().ok_or(NoReplay::NoHeader)?;
     let report = record.report().ok_or(NoReplay::NoReport)?;
+    report::check(report).map_err(|fault| NoReplay::Report(fault.to_string()))?;
     replayable(record, AfterReplay::Stop(recorded_failure(report)))
 }
 
@@ -157,6 +171,12 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
     if bytes > MAX_REPLAY_BYTES {
         return Err(NoReplay::TooLong(bytes));
     }
+    // What is executed is the compiled program: without this, a header could show another one.
+    let (code, kept) = (blobs.text(&header.code)?, &header.code_hash);
+    let found = ContentHash::of(code);
+    if found != *kept {
+        return Err(NoReplay::Program { kept: kept.clone(), found });
+    }
     let start = record.entries.iter().find_map(|entry| match &entry.event {
         Event::Start(start) => Some(start),
         _ => None,
@@ -170,7 +190,7 @@ fn replayable(record: &Record, then: AfterReplay) -> Result<Replayable, NoReplay
         }
     }
     Ok(Replayable {
-        code: blobs.text(&header.code)?.to_owned(),
+        code: code.to_owned(),
         limits: message.limits.request(),
         ran: record.entries.last().map_or(Duration::ZERO, |entry| since_begin(entry.at)),
         allowed: record.allowed(),

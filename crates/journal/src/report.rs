@@ -66,6 +66,15 @@ impl Serialize for Fields {
     }
 }
 
+/// Whether a text has the form of a report.
+///
+/// # Errors
+/// If it does not, with what is wrong.
+pub(crate) fn check(recorded: &str) -> Result<(), serde_json::Error> {
+    let recorded: Fields = serde_json::from_str(recorded)?;
+    recorded.text("calls").map_or(Ok(()), |calls| serde_json::from_str::<Vec<Fields>>(calls).map(drop))
+}
+
 /// The JSON text of a replay's report.
 ///
 /// # Errors

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ring::digest::{SHA256, digest};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Bytes of a text above which it is kept as a blob.
 pub const MAX_INLINE: usize = 64 * 1024;
@@ -43,7 +45,7 @@ impl fmt::Display for ContentHash {
 }
 
 /// A text, or where it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Text {
     /// The text itself.
@@ -55,6 +57,41 @@ pub enum Text {
         /// Its length.
         bytes: u64,
     },
+}
+
+/// By hand: what serde derives for an untagged enum does not say what is wrong with a value that is none.
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InlineOrBlob;
+
+        #[derive(Deserialize)]
+        struct BlobFields {
+            blob: ContentHash,
+            bytes: u64,
+        }
+
+        impl<'de> Visitor<'de> for InlineOrBlob {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or the hash of a text with its length")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text::Inline(text.to_owned()))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<Text, E> {
+                Ok(Text::Inline(text))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Text, A::Error> {
+                let BlobFields { blob, bytes } = BlobFields::deserialize(MapAccessDeserializer::new(members))?;
+                Ok(Text::Blob { blob, bytes })
+            }
+        }
+        deserializer.deserialize_any(InlineOrBlob)
+    }
 }
 
 /// The long texts of a record.

@@ -9,6 +9,7 @@ use toolgate_engine::Request;
 use toolgate_engine::wire::{Code, LimitRequest, Profile};
 use toolgate_journal::cassette::{self, NoCassette};
 use toolgate_journal::edited::RecordedHost;
+use toolgate_journal::entry::{Entry, Event};
 use toolgate_journal::recording::Record;
 use toolgate_journal::redact::Redaction;
 use toolgate_journal::replay::{self, NoReplay};
@@ -110,12 +111,45 @@ async fn a_damaged_cassette_is_refused_and_says_where() {
     assert!(damaged("\"ddd", "\"xdd").starts_with("line 2: the text does not have the hash"), "{text}");
     assert!(damaged("\"step\":1", "\"step\":7").contains("has step 7, where step 1 was expected"));
     assert!(damaged("{", "[").starts_with("line 1 is not an entry of a cassette"));
+    for (from, to, expected) in [
+        (
+            "\"version\":1",
+            "\"version\":\"1\"",
+            "line 1 is not an entry of a cassette: `header.version`: invalid type: string",
+        ),
+        (
+            "\"code\":\"",
+            "\"code\":5,\"x\":\"",
+            "line 1 is not an entry of a cassette: `header.code`: invalid type: integer `5`, expected a text",
+        ),
+        ("\"step\":1", "\"step\":-1", "line 3 is not an entry of a cassette: `step`: invalid value: integer `-1`"),
+        ("\"at\":", "\"at\":[],\"y\":", "line 1 is not an entry of a cassette: `at`: invalid type"),
+        ("\"start\":", "\"begin\":", "line 3 is not an entry of a cassette: `begin`: unknown variant `begin`"),
+        ("\"step\":1,", "", "line 3 is not an entry of a cassette: missing field `step`"),
+        ("{\"blob\":\"", "{\"blob\":1,\"x\":\"", "line 2 is not an entry of a cassette: invalid type: integer `1`"),
+    ] {
+        assert!(damaged(from, to).starts_with(expected), "{}", damaged(from, to));
+    }
+    assert_eq!(read("").expect_err("empty").to_string(), "the file is empty: a cassette begins with a header");
     let mut cut = run.record.clone();
     cut.entries.pop();
     assert_eq!(replay::offline(&cut).expect_err("no report"), NoReplay::NoReport);
     cut.entries.truncate(1);
     cut.entries.push(run.record.entries.last().expect("report").clone());
     assert_eq!(replay::offline(&cut).expect_err("no program"), NoReplay::NotStarted);
+    let mut headless = run.record.clone();
+    headless.entries.remove(0);
+    assert_eq!(replay::offline(&headless).expect_err("no header"), NoReplay::NoHeader);
+    let changed = read(&text.replacen("{ id: 1 }", "{ id: 2 }", 1)).expect("entries");
+    assert!(matches!(replay::offline(&changed), Err(NoReplay::Program { .. })));
+    for report in ["nothing", "[]", r#"{"calls":1}"#] {
+        let mut other = run.record.clone();
+        other.entries.pop();
+        let (report, _) = other.blobs.keep(report);
+        let at = other.entries.last().map_or(0.0, |entry| entry.at);
+        other.entries.push(Entry { at, event: Event::Report { report } });
+        assert!(matches!(replay::offline(&other), Err(NoReplay::Report(_))), "{other:?}");
+    }
     let other = text.replacen("\"version\":1", "\"version\":2", 1);
     assert_eq!(replay::offline(&read(&other).expect("entries")).expect_err("version"), NoReplay::Version(2));
 }

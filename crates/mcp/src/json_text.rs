@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use toolgate_json as json;
 use toolgate_wire::{ByteBudget, BytePermit, OverBudget};
 
@@ -52,6 +53,10 @@ pub enum TreeError {
 impl JsonText {
     /// Checks bytes that a peer sent; gives them back if they are not JSON.
     pub(crate) fn read(bytes: Vec<u8>, permit: BytePermit) -> Result<Self, (Vec<u8>, NotJson)> {
+        off_runtime(bytes.len(), || Self::read_here(bytes, permit))
+    }
+
+    fn read_here(bytes: Vec<u8>, permit: BytePermit) -> Result<Self, (Vec<u8>, NotJson)> {
         let text = String::from_utf8(bytes).map_err(|error| {
             let reason = error.utf8_error().to_string();
             (error.into_bytes(), NotJson(reason))
@@ -64,7 +69,7 @@ impl JsonText {
 
     /// Checks text that is held already; `budget` counts it from now on, and must have room at once.
     pub fn counted(text: String, budget: &ByteBudget) -> Result<Self, TreeError> {
-        checked(&text)?;
+        off_runtime(text.len(), || checked(&text))?;
         let permit = budget.try_reserve(if text.len() > MAX_UNCOUNTED_BYTES { text.len() } else { 0 })?;
         Ok(Self { text, permit })
     }
@@ -206,7 +211,11 @@ impl JsonText {
     }
 
     /// The tree of the value, of at most `limit` bytes of memory, and the permit that counts them.
-    pub fn into_tree(mut self, limit: usize) -> Result<(Value, BytePermit), TreeError> {
+    pub fn into_tree(self, limit: usize) -> Result<(Value, BytePermit), TreeError> {
+        off_runtime(self.text.len(), || self.into_tree_here(limit))
+    }
+
+    fn into_tree_here(mut self, limit: usize) -> Result<(Value, BytePermit), TreeError> {
         let bytes = tree_bytes(&self.text, limit)?;
         let counted = if bytes > MAX_UNCOUNTED_BYTES { bytes } else { 0 };
         self.permit.try_grow(counted)?;
@@ -247,8 +256,25 @@ pub(crate) fn range_in(text: &str, part: &str) -> Range<usize> {
 /// # Errors
 /// If it takes more, or the text is not JSON.
 pub fn bounded_tree(text: &str, limit: usize) -> Result<Value, TreeError> {
-    tree_bytes(text, limit)?;
-    Ok(tree(text)?)
+    off_runtime(text.len(), || {
+        tree_bytes(text, limit)?;
+        Ok(tree(text)?)
+    })
+}
+
+/// Text of this many bytes takes some milliseconds to read.
+const MIN_OFF_RUNTIME_BYTES: usize = 256 << 10;
+
+/// Does `work` over this many bytes on this thread. If they are many, and it is a worker of a runtime of several threads, another
+/// thread takes the runtime's other tasks meanwhile. A runtime of one thread has no other, and waits.
+pub fn off_runtime<R>(bytes: usize, work: impl FnOnce() -> R) -> R {
+    if bytes < MIN_OFF_RUNTIME_BYTES {
+        return work();
+    }
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 fn tree(text: &str) -> Result<Value, NotJson> {
@@ -391,8 +417,34 @@ impl<'de> Visitor<'de> for &mut Measure {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Whether another task of a runtime with one worker runs while a task does this work, again and again.
+    pub(crate) fn lets_others_run(work: impl Fn() + Send + 'static) -> bool {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let busy = runtime.spawn(async move {
+            let other = tokio::spawn(async {});
+            (0..1_000).any(|_| {
+                work();
+                other.is_finished()
+            })
+        });
+        runtime.block_on(busy).unwrap()
+    }
+
+    #[test]
+    fn large_texts_are_read_beside_the_tasks_of_the_runtime() {
+        fn check(work: impl Fn(String) + Send + 'static) {
+            assert!(lets_others_run(move || work(format!("[{}1]", "1,".repeat(MIN_OFF_RUNTIME_BYTES)))));
+        }
+        assert!(!lets_others_run(|| drop(text("[1]"))), "a small text is read at once");
+        check(|large| drop(text(&large)));
+        check(|large| drop(JsonText::counted(large, &ByteBudget::unlimited())));
+        check(|large| drop(JsonText::of_text(&large).into_tree(usize::MAX)));
+        check(|large| drop(bounded_tree(&large, usize::MAX)));
+        check(|large| drop(crate::rpc::classify(json::Value::of(&large))));
+    }
 
     fn text(text: &str) -> JsonText {
         JsonText::read(text.as_bytes().to_vec(), ByteBudget::unlimited().empty_permit()).unwrap()

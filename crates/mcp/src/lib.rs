@@ -35,5 +35,5 @@ pub mod server;
 
 pub use buffer::process_budget;
 pub use interaction::{InteractiveClient, Progress};
-pub use json_text::{JsonText, NotJson, TreeError, bounded_tree, tree_bytes};
+pub use json_text::{JsonText, NotJson, TreeError, bounded_tree, off_runtime, tree_bytes};
 pub use origin::{RequestOrigin, TraceContext};

@@ -11,7 +11,7 @@ use serde_json::Value;
 use toolgate_json::{self as json, Shape};
 use toolgate_wire::foreign_text::head;
 
-use crate::json_text::{self, JsonText};
+use crate::json_text::{self, JsonText, off_runtime};
 
 /// The longest message of a fault, in characters; the rest is cut off.
 const MAX_FAULT_CHARS: usize = 64 << 10;
@@ -53,72 +53,128 @@ pub fn requests_input(result: &Value) -> bool {
 
 /// The result of a tool call, as the server wrote it.
 #[derive(Debug, PartialEq)]
-pub struct ToolResult(JsonText);
+pub struct ToolResult {
+    text: JsonText,
+    /// Found in one walk over the text: a result may have many megabytes.
+    members: Members,
+}
+
+/// Where the members of an envelope are in the text.
+#[derive(Debug, Default, PartialEq)]
+struct Members {
+    result_type: Option<Range<usize>>,
+    request_state: Option<Range<usize>>,
+    input_requests: Option<Range<usize>>,
+    is_error: Option<Range<usize>>,
+    content: Option<Range<usize>>,
+    structured_content: Option<Range<usize>>,
+    meta: Option<Range<usize>>,
+}
+
+impl Members {
+    /// Of two members with one name the last counts, as in JavaScript.
+    fn of(text: &str) -> Self {
+        let mut members = Members::default();
+        let result = json::Value::of(text);
+        if result.shape() != Shape::Object {
+            return members;
+        }
+        for entry in result.entries() {
+            let member = match entry.key.map(json::unquote).as_deref() {
+                Some("resultType") => &mut members.result_type,
+                Some("requestState") => &mut members.request_state,
+                Some("inputRequests") => &mut members.input_requests,
+                Some("isError") => &mut members.is_error,
+                Some("content") => &mut members.content,
+                Some("structuredContent") => &mut members.structured_content,
+                Some("_meta") => &mut members.meta,
+                _ => continue,
+            };
+            *member = Some(json_text::range_in(text, entry.value.text()));
+        }
+        members
+    }
+}
 
 impl ToolResult {
     /// A result from its text.
     pub fn new(text: JsonText) -> Self {
-        Self(text)
+        let members = off_runtime(text.as_str().len(), || Members::of(text.as_str()));
+        Self { text, members }
     }
 
     /// Its text.
     pub fn into_text(self) -> JsonText {
-        self.0
+        self.text
+    }
+
+    /// The member at this place.
+    fn at(&self, place: &Option<Range<usize>>) -> Option<json::Value<'_>> {
+        place.clone().and_then(|place| self.text.as_str().get(place)).map(json::Value::of)
+    }
+
+    fn structured_content(&self) -> Option<json::Value<'_>> {
+        self.at(&self.members.structured_content).filter(|value| value.text() != "null")
+    }
+
+    fn content(&self) -> Option<json::Value<'_>> {
+        self.at(&self.members.content).filter(|content| content.shape() == Shape::Array)
     }
 
     /// `requestState` of a result that requests input.
     pub fn request_state(&self) -> Option<String> {
-        let state = self.0.value().member("requestState").filter(|state| state.shape() == Shape::String)?;
+        let state = self.at(&self.members.request_state).filter(|state| state.shape() == Shape::String)?;
         Some(json::unquote(state.text()).into_owned())
     }
 
     /// What it says it is, such as `input_required`; none from legacy servers.
     pub fn result_type(&self) -> Option<Cow<'_, str>> {
-        let kind = self.0.value().member("resultType").filter(|kind| kind.shape() == Shape::String)?;
+        let kind = self.at(&self.members.result_type).filter(|kind| kind.shape() == Shape::String)?;
         Some(json::unquote(kind.text()))
     }
 
     /// Whether it requests input from the client instead of completing the request.
     pub fn requests_input(&self) -> bool {
-        let has = |key: &str, shape: Shape| self.0.value().member(key).is_some_and(|found| found.shape() == shape);
+        let has = |place, shape: Shape| self.at(place).is_some_and(|found| found.shape() == shape);
         let is_request = self.result_type().as_deref() == Some("input_required");
-        is_request && (has("inputRequests", Shape::Object) || has("requestState", Shape::String))
+        is_request
+            && (has(&self.members.input_requests, Shape::Object) || has(&self.members.request_state, Shape::String))
     }
 
     /// The input that it requests, as sent; nothing if that is not small.
     pub fn input_requests(&self) -> Value {
-        let requests = self.0.value().member("inputRequests");
+        let requests = self.at(&self.members.input_requests);
         requests.and_then(|requests| json_text::small_tree(requests.text())).unwrap_or_default()
     }
 
     /// Whether it is marked `isError`.
     pub fn is_failure(&self) -> bool {
-        self.0.value().member("isError").map(json::Value::text) == Some("true")
+        self.at(&self.members.is_error).map(json::Value::text) == Some("true")
     }
 
     /// The bytes of its text.
     #[allow(clippy::len_without_is_empty, reason = "JSON text has at least one byte")]
     pub fn len(&self) -> usize {
-        self.0.as_str().len()
+        self.text.as_str().len()
     }
 
     /// Whether it is an object, as results of the protocol are.
     pub fn is_object(&self) -> bool {
-        self.0.value().shape() == Shape::Object
+        self.text.value().shape() == Shape::Object
     }
 
     /// Its member of this name, if it has it and the value has this shape.
     pub fn member(&self, name: &str, shape: Shape) -> Option<json::Value<'_>> {
-        self.0.value().member(name).filter(|found| found.shape() == shape)
+        self.text.value().member(name).filter(|found| found.shape() == shape)
     }
 
     /// The fault, if it is marked `isError`.
     pub fn fault(&self) -> Option<ToolFault> {
-        if !self.is_failure() {
-            return None;
-        }
-        let result = self.0.value();
-        let texts: Vec<json::Value<'_>> = blocks(result).filter_map(text_of).collect();
+        self.is_failure().then(|| off_runtime(self.len(), || self.read_fault()))
+    }
+
+    fn read_fault(&self) -> ToolFault {
+        let texts: Vec<json::Value<'_>> = self.blocks().filter_map(text_of).collect();
         let mut message = String::new();
         let mut room = MAX_FAULT_CHARS;
         for text in texts.iter().take(MAX_FAULT_CHARS) {
@@ -133,21 +189,24 @@ impl ToolResult {
         if message.trim().is_empty() {
             message = "the tool reported an error without a message".to_owned();
         }
-        let structured = result.member("structuredContent").filter(|value| value.text() != "null");
-        let data = match (structured, &texts[..]) {
+        let data = match (self.structured_content(), &texts[..]) {
             (Some(structured), _) => json_text::small_tree(structured.text()),
             (None, [only]) => spelled(&json::unquote(only.text())).and_then(json_text::small_tree),
             (None, _) => None,
         };
-        let meta = result.member("_meta").and_then(|meta| json_text::small_tree(meta.text()));
-        Some(ToolFault { message, data, meta })
+        let meta = self.at(&self.members.meta).and_then(|meta| json_text::small_tree(meta.text()));
+        ToolFault { message, data, meta }
     }
 
     /// The text of the value for programs. Cut out of the result in place, so that it is held once; a text that spells
     /// JSON is held twice while it is decoded.
     pub fn into_value(self, wrapping: Wrapping) -> JsonText {
+        off_runtime(self.len(), || self.cut_value(wrapping))
+    }
+
+    fn cut_value(self, wrapping: Wrapping) -> JsonText {
         let part = self.value_part(wrapping);
-        let text = self.0;
+        let text = self.text;
         match part {
             ValuePart::At(range) => text.cut(range),
             ValuePart::Spelled(range) => text.cut(range).replaced(|literal| {
@@ -163,20 +222,20 @@ impl ToolResult {
     }
 
     fn value_part(&self, wrapping: Wrapping) -> ValuePart {
-        let whole = self.0.value();
-        let at = |part: json::Value<'_>| json_text::range_in(self.0.as_str(), part.text());
+        let whole = self.text.value();
+        let at = |part: json::Value<'_>| json_text::range_in(self.text.as_str(), part.text());
         if whole.shape() != Shape::Object {
             return ValuePart::At(at(whole));
         }
-        let is_wrapped = wrapping == Wrapping::FastMcp || marked_wrapped(whole);
-        if let Some(structured) = whole.member("structuredContent").filter(|value| value.text() != "null") {
+        let is_wrapped = wrapping == Wrapping::FastMcp || self.at(&self.members.meta).is_some_and(marks_wrapped);
+        if let Some(structured) = self.structured_content() {
             return ValuePart::At(at(if is_wrapped { unwrapped(structured) } else { structured }));
         }
-        let Some(content) = whole.member("content").filter(|content| content.shape() == Shape::Array) else {
+        let Some(content) = self.content() else {
             // Not a tool result: pass on what was sent instead of dropping it.
             return ValuePart::Built(bare(whole));
         };
-        let Some(texts) = blocks(whole).map(text_of).collect::<Option<Vec<_>>>() else {
+        let Some(texts) = self.blocks().map(text_of).collect::<Option<Vec<_>>>() else {
             return ValuePart::Blocks(at(content));
         };
         match texts[..] {
@@ -185,6 +244,10 @@ impl ToolResult {
             [only] => ValuePart::At(at(only)),
             ref several => ValuePart::Built(listed(several)),
         }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = json::Value<'_>> {
+        self.content().into_iter().flat_map(|content| content.entries().map(|entry| entry.value))
     }
 }
 
@@ -200,15 +263,18 @@ enum ValuePart {
     Built(String),
 }
 
-fn blocks(result: json::Value<'_>) -> impl Iterator<Item = json::Value<'_>> {
-    let content = result.member("content").filter(|content| content.shape() == Shape::Array);
-    content.into_iter().flat_map(|content| content.entries().map(|entry| entry.value))
-}
-
 /// The string literal of a text block.
 fn text_of(block: json::Value<'_>) -> Option<json::Value<'_>> {
-    let is_text = block.member("type").is_some_and(|kind| kind.shape() == Shape::String && is(kind, "text"));
-    block.member("text").filter(|text| is_text && text.shape() == Shape::String)
+    let (mut kind, mut text) = (None, None);
+    for entry in block.entries() {
+        match entry.key.map(json::unquote).as_deref() {
+            Some("type") => kind = Some(entry.value),
+            Some("text") => text = Some(entry.value),
+            _ => {}
+        }
+    }
+    let is_text = kind.is_some_and(|kind| kind.shape() == Shape::String && is(kind, "text"));
+    text.filter(|text| is_text && text.shape() == Shape::String)
 }
 
 fn is(literal: json::Value<'_>, text: &str) -> bool {
@@ -234,8 +300,9 @@ fn listed(literals: &[json::Value<'_>]) -> String {
     list
 }
 
-fn marked_wrapped(result: json::Value<'_>) -> bool {
-    let mark = ["_meta", "fastmcp", "wrap_result"].iter().try_fold(result, |value, key| value.member(key));
+/// Whether the `_meta` of a result says that its value is wrapped.
+fn marks_wrapped(meta: json::Value<'_>) -> bool {
+    let mark = ["fastmcp", "wrap_result"].iter().try_fold(meta, |value, key| value.member(key));
     mark.map(json::Value::text) == Some("true")
 }
 
@@ -262,6 +329,7 @@ fn bare(result: json::Value<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_text::tests::lets_others_run;
     use serde_json::json;
 
     fn fault(result: &Value) -> Option<ToolFault> {
@@ -407,6 +475,27 @@ mod tests {
         assert_eq!(Wrapping::of_schema(Some(&json!({ "x-fastmcp-wrap-result": true }))), Wrapping::FastMcp);
         assert_eq!(Wrapping::of_schema(Some(&json!({ "x-fastmcp-wrap-result": "yes" }))), Wrapping::Plain);
         assert_eq!(Wrapping::of_schema(None), Wrapping::Plain);
+    }
+
+    #[test]
+    fn of_members_with_one_name_the_last_counts() {
+        let read = |text: &str| ToolResult::new(JsonText::of_text(text));
+        let twice = r#"{"structuredContent":1,"isError":true,"content":[],"isError":false,"structuredContent":2}"#;
+        assert!(!read(twice).is_failure());
+        assert_eq!(read(twice).into_value(Wrapping::Plain).as_str(), "2");
+        let block = r#"{"content":[{"type":"x","text":"a","type":"text","text":"b"}]}"#;
+        assert_eq!(read(block).into_value(Wrapping::Plain).as_str(), r#""b""#);
+    }
+
+    #[test]
+    fn large_results_are_read_beside_the_tasks_of_the_runtime() {
+        let blocks = vec![json!({ "type": "text", "text": "x" }); 20_000];
+        let (value, fault) = (json!({ "content": blocks }), json!({ "content": blocks, "isError": true }));
+        let result = |of: &Value| ToolResult { text: JsonText::of(of), members: Members::of(&of.to_string()) };
+        let of_text = value.to_string();
+        assert!(lets_others_run(move || drop(ToolResult::new(JsonText::of_text(&of_text)))));
+        assert!(lets_others_run(move || drop(result(&value).into_value(Wrapping::Plain))));
+        assert!(lets_others_run(move || drop(result(&fault).fault())));
     }
 
     #[test]

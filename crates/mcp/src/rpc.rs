@@ -206,6 +206,10 @@ pub(crate) enum Incoming<'a> {
 
 /// Classifies a message.
 pub(crate) fn classify(message: toolgate_json::Value<'_>) -> Incoming<'_> {
+    json_text::off_runtime(message.len(), || classify_here(message))
+}
+
+fn classify_here(message: toolgate_json::Value<'_>) -> Incoming<'_> {
     use toolgate_json::Shape;
     if message.shape() != Shape::Object {
         return Incoming::Malformed;

@@ -122,6 +122,7 @@ pub struct Api {
     operations: Vec<Operation>,
     by_name: HashMap<String, usize>,
     skipped: Vec<SkippedOperation>,
+    notes: Vec<String>,
 }
 
 impl Api {
@@ -152,7 +153,8 @@ impl Api {
             return Err(LoadError::Empty(why));
         }
         let by_name = operations.iter().enumerate().map(|(at, operation)| (operation.name.clone(), at)).collect();
-        Ok(Self { settings, security, operations, by_name, skipped })
+        let notes = security.notes(operations.iter().map(|operation| &operation.plan.security));
+        Ok(Self { settings, security, operations, by_name, skipped, notes })
     }
 
     /// Its operations in the order of the document.
@@ -163,6 +165,11 @@ impl Api {
     /// Operations of the document that are no tools, with the reason.
     pub fn skipped(&self) -> &[SkippedOperation] {
         &self.skipped
+    }
+
+    /// What the document asks for that is never sent, as sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn find(&self, tool: &str) -> Result<&Operation, ApiCallError> {

@@ -9,11 +9,12 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
-use crate::bounds::{MAX_FLATTENED, MAX_MERGED, MAX_SCHEMA_VISITS};
+use crate::bounds::{MAX_FLATTENED, MAX_MERGED, MAX_SCHEMA_VISITS, MAX_SHOWN};
 use crate::document::{Document, Version, pointer};
 use crate::operation::{Body, BodyForm, BodyKind, Field, ParameterPlace};
 use crate::read::{Draft, Reader, encoding};
 use crate::schema::{Converted, Direction};
+use toolgate_wire::foreign_text::clipped;
 
 /// A body whose arguments have no final names yet.
 pub(crate) struct DraftBody {
@@ -25,7 +26,9 @@ impl Body {
     /// The same body with its arguments' names, in the order of its drafts.
     pub(crate) fn named(mut self, arguments: &[String]) -> Self {
         match &mut self.form {
-            BodyForm::Whole(argument) => arguments.first().into_iter().for_each(|name| argument.clone_from(name)),
+            BodyForm::Whole { argument, .. } => {
+                arguments.first().into_iter().for_each(|name| argument.clone_from(name));
+            }
             BodyForm::Fields(fields) => {
                 for (field, name) in fields.iter_mut().zip(arguments) {
                     field.argument.clone_from(name);
@@ -57,29 +60,53 @@ fn kind(media_type: &str) -> BodyKind {
     }
 }
 
-/// The content type that is used of several: JSON where there is one.
-fn preferred<'m, T>(types: impl Iterator<Item = (&'m String, T)>) -> Option<(&'m String, T)> {
-    types.min_by_key(|(media_type, _)| match kind(media_type) {
+/// Which content type is used of several, the least first: JSON where there is one.
+fn rank(media_type: &str) -> u8 {
+    match kind(media_type) {
         BodyKind::Json => 0,
         BodyKind::UrlEncoded => 1,
         BodyKind::Multipart => 2,
         BodyKind::Text => 3,
         BodyKind::Binary => 4,
-    })
+    }
 }
 
-/// Reads the body of an operation of OpenAPI 3.
+/// Reads the body of an operation of OpenAPI 3: in the first content type that can be sent.
 pub(crate) fn read(reader: &mut Reader<'_, '_>, operation: &Value) -> Result<Option<DraftBody>, String> {
     let Some(raw) = operation.get("requestBody").filter(|it| it.is_object()) else { return Ok(None) };
     let (raw, _) = reader.document.follow_whole(Rc::new(raw.clone())).map_err(|error| error.to_string())?;
-    let required = raw.get("required") == Some(&Value::Bool(true));
     let content = raw.get("content").and_then(Value::as_object).into_iter().flatten();
-    let Some((media_type, media)) = preferred(content) else { return Ok(None) };
+    let mut content: Vec<(&String, &Value)> = content.collect();
+    content.sort_by_key(|(media_type, _)| rank(media_type));
+    let mut refusal = None;
+    for (media_type, media) in content {
+        match in_media_type(reader, &raw, media_type, media) {
+            Ok(body) => return Ok(Some(body)),
+            Err(reason) => refusal = refusal.or(Some(reason)),
+        }
+    }
+    refusal.map_or(Ok(None), Err)
+}
+
+/// The body of a request in one of its content types.
+fn in_media_type(
+    reader: &mut Reader<'_, '_>,
+    raw: &Value,
+    media_type: &str,
+    media: &Value,
+) -> Result<DraftBody, String> {
     check_media_type(media_type)?;
-    let schema = media.get("schema").cloned().unwrap_or_default();
+    let media = reader.document.media_type(media).map_err(|error| error.to_string())?;
+    let is_sequence = kind(media_type) == BodyKind::Multipart && media.get("itemSchema").is_some();
+    let schema = match media.get("schema") {
+        Some(schema) => schema.clone(),
+        None if is_sequence => json!({ "type": "array" }),
+        None => Value::Null,
+    };
+    let required = raw.get("required") == Some(&Value::Bool(true));
     let described = raw.get("description").and_then(Value::as_str);
     let encodings = media.get("encoding").and_then(Value::as_object).cloned().unwrap_or_default();
-    build(reader, Source { media_type, schema: &schema, required, described, encodings: &encodings }).map(Some)
+    build(reader, Source { media_type, schema: &schema, required, described, encodings: &encodings })
 }
 
 /// Reads the body of an operation of Swagger 2.0: one parameter in `body`, or those in `formData`.
@@ -94,8 +121,7 @@ pub(crate) fn read_v2(
     };
     if let Some(body) = of("body").next() {
         let json = "application/json".to_owned();
-        let media_type =
-            preferred(consumes.iter().map(|it| (it, ()))).map_or(json, |(media_type, ())| media_type.clone());
+        let media_type = consumes.iter().min_by_key(|it| rank(it)).cloned().unwrap_or(json);
         check_media_type(&media_type)?;
         let schema = body.get("schema").cloned().unwrap_or_default();
         let required = body.get("required") == Some(&Value::Bool(true));
@@ -107,7 +133,9 @@ pub(crate) fn read_v2(
     if fields.is_empty() {
         return Ok(None);
     }
-    let has_file = fields.iter().any(|field| field.get("type").and_then(Value::as_str) == Some("file"));
+    let is_of = |schema: &Value, kind: &str| schema.get("type").and_then(Value::as_str) == Some(kind);
+    let is_file = |field: &Value| is_of(field, "file") || field.get("items").is_some_and(|items| is_of(items, "file"));
+    let has_file = fields.iter().any(|field| is_file(field));
     let multipart = has_file || consumes.iter().all(|it| kind(it) == BodyKind::Multipart) && !consumes.is_empty();
     let (media_type, kind) = match multipart {
         true => ("multipart/form-data", BodyKind::Multipart),
@@ -118,12 +146,14 @@ pub(crate) fn read_v2(
     let mut any_required = false;
     for field in &fields {
         let name = field.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let is_file = field.get("type").and_then(Value::as_str) == Some("file");
+        let is_file = is_file(field);
         let required = field.get("required") == Some(&Value::Bool(true));
         any_required |= required;
         let schema = if is_file { file(field) } else { reader.schemas.convert(field, Direction::Input) };
         drafts.push(Draft { name: name.clone(), prefix: "body", required, schema });
-        let encoding = Some(encoding(field, ParameterPlace::Query, Version::V2)?);
+        // A part that is no list is written as its value is.
+        let has_style = kind == BodyKind::UrlEncoded || is_of(field, "array");
+        let encoding = has_style.then(|| encoding(field, ParameterPlace::Query, Version::V2)).transpose()?;
         named.push(Field { argument: String::new(), name, encoding, content_type: None, is_file });
     }
     let form = BodyForm::Fields(named);
@@ -154,17 +184,37 @@ fn build(reader: &mut Reader<'_, '_>, source: Source<'_>) -> Result<DraftBody, S
         BodyKind::Json | BodyKind::UrlEncoded | BodyKind::Multipart => object_view(reader.document, source.schema),
         BodyKind::Text | BodyKind::Binary => None,
     };
-    let view = view.filter(|view| {
+    if matches!(kind, BodyKind::UrlEncoded | BodyKind::Multipart) && !may_be_object(reader.document, source.schema) {
+        let shown = clipped(&media_type, MAX_SHOWN);
+        return Err(format!("its body of type {shown} is no object, and only the members of one are sent as a form"));
+    }
+    let is_flattened = |view: &ObjectView| {
         let is_known = !view.properties.is_empty() && view.properties.len() <= MAX_FLATTENED;
         is_known && (source.required || view.required.is_empty())
-    });
+    };
     match view {
-        Some(view) => flattened(reader, view, kind, media_type, &source),
-        None => Ok(whole(reader, kind, media_type, &source)),
+        Some(view) if is_flattened(&view) => flattened(reader, view, kind, media_type, &source),
+        view => whole(reader, view, kind, media_type, &source),
     }
 }
 
-fn whole(reader: &mut Reader<'_, '_>, kind: BodyKind, media_type: String, source: &Source<'_>) -> DraftBody {
+/// Whether an object can fit a schema, as far as its type says.
+fn may_be_object(document: &Document<'_>, schema: &Value) -> bool {
+    let Ok((schema, _)) = document.follow(Rc::new(schema.clone())) else { return true };
+    match schema.get("type") {
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
+        _ => schema.get("items").is_none() && schema.get("prefixItems").is_none(),
+    }
+}
+
+fn whole(
+    reader: &mut Reader<'_, '_>,
+    view: Option<ObjectView>,
+    kind: BodyKind,
+    media_type: String,
+    source: &Source<'_>,
+) -> Result<DraftBody, String> {
     let mut schema = match kind {
         BodyKind::Binary => file(source.schema),
         BodyKind::Text => Converted { schema: json!({ "type": "string" }), references: Vec::new() },
@@ -180,8 +230,75 @@ fn whole(reader: &mut Reader<'_, '_>, kind: BodyKind, media_type: String, source
         schema.entry("description").or_insert(described.into());
     }
     let draft = Draft { name: "body".to_owned(), prefix: "request", required: source.required, schema };
-    let body = Body { media_type, kind, form: BodyForm::Whole(String::new()), required: source.required };
-    DraftBody { drafts: vec![draft], body }
+    let fields = match kind {
+        BodyKind::UrlEncoded | BodyKind::Multipart => {
+            let properties = view.map(|view| view.properties).unwrap_or_default();
+            described_fields(&FieldReader::new(reader.document, kind, &media_type), &properties, source.encodings)?
+        }
+        BodyKind::Json | BodyKind::Text | BodyKind::Binary => Vec::new(),
+    };
+    let form = BodyForm::Whole { argument: String::new(), fields };
+    Ok(DraftBody { drafts: vec![draft], body: Body { media_type, kind, form, required: source.required } })
+}
+
+/// The members of a form that is one argument, as far as the document says how they are written.
+fn described_fields(
+    fields: &FieldReader<'_, '_>,
+    properties: &[(String, Value)],
+    encodings: &Map<String, Value>,
+) -> Result<Vec<Field>, String> {
+    let schemas: HashMap<&str, &Value> = properties.iter().map(|(name, schema)| (name.as_str(), schema)).collect();
+    let beside = encodings.keys().filter(|name| !schemas.contains_key(name.as_str()));
+    let mut described = Vec::new();
+    for name in properties.iter().map(|(name, _)| name).chain(beside) {
+        let schema = schemas.get(name.as_str()).copied().unwrap_or(&Value::Null);
+        let field = fields.field(name, schema, encodings.get(name))?;
+        // Any other member is a field without a description.
+        if field != (Field { name: name.clone(), ..Field::default() }) {
+            described.push(field);
+        }
+    }
+    Ok(described)
+}
+
+/// The fields of a whole query that is written as a form (3.2).
+pub(crate) fn query_fields(document: &Document<'_>, media: &Value) -> Result<Vec<Field>, String> {
+    let Some(encodings) = media.get("encoding").and_then(Value::as_object) else { return Ok(Vec::new()) };
+    let fields = FieldReader::new(document, BodyKind::UrlEncoded, "application/x-www-form-urlencoded");
+    described_fields(&fields, &[], encodings)
+}
+
+/// Reads how the fields of a form are written.
+struct FieldReader<'r, 'a> {
+    document: &'r Document<'a>,
+    kind: BodyKind,
+    /// Whether fields may have a style: before 3.1, and in other content types, OpenAPI says that it is ignored.
+    has_styles: bool,
+}
+
+impl<'r, 'a> FieldReader<'r, 'a> {
+    fn new(document: &'r Document<'a>, kind: BodyKind, media_type: &str) -> Self {
+        let has_styles = match kind {
+            BodyKind::UrlEncoded => true,
+            BodyKind::Multipart => document.version == Version::V31 && essence(media_type) == "multipart/form-data",
+            BodyKind::Json | BodyKind::Text | BodyKind::Binary => false,
+        };
+        Self { document, kind, has_styles }
+    }
+
+    fn field(&self, name: &str, schema: &Value, own: Option<&Value>) -> Result<Field, String> {
+        let is_part = self.kind == BodyKind::Multipart;
+        let is_file = is_part && is_or_lists(self.document, schema, is_bytes);
+        let declared = own.and_then(|it| it.get("contentType")).and_then(Value::as_str).map(str::to_owned);
+        declared.as_deref().map_or(Ok(()), check_media_type)?;
+        let is_encoded = is_part && self.document.version == Version::V31;
+        let is_encoded = is_encoded && is_or_lists(self.document, schema, |it| it.get("contentEncoding").is_some());
+        let content_type = declared.or_else(|| is_encoded.then(|| "application/octet-stream".to_owned()));
+        let says_style = |own: &&Value| ["style", "explode", "allowReserved"].iter().any(|key| own.get(key).is_some());
+        let own = own.filter(|own| self.has_styles && says_style(own));
+        let encoding = own.map(|own| encoding(own, ParameterPlace::Query, self.document.version)).transpose()?;
+        Ok(Field { argument: String::new(), name: name.to_owned(), encoding, content_type, is_file })
+    }
 }
 
 fn flattened(
@@ -193,20 +310,13 @@ fn flattened(
 ) -> Result<DraftBody, String> {
     let mut drafts = Vec::new();
     let mut fields = Vec::new();
+    let form = FieldReader::new(reader.document, kind, &media_type);
     for (name, schema) in view.properties {
-        let is_file = kind == BodyKind::Multipart && is_file(reader.document, &schema);
-        let own = source.encodings.get(&name);
-        let content_type = own.and_then(|it| it.get("contentType")).and_then(Value::as_str).map(str::to_owned);
-        content_type.as_deref().map_or(Ok(()), check_media_type)?;
-        let has_style = own.is_some_and(|own| own.get("style").is_some() || own.get("explode").is_some());
-        let encoding = match own {
-            Some(own) if has_style => Some(encoding(own, ParameterPlace::Query, Version::V30)?),
-            _ => None,
-        };
-        let converted = if is_file { file(&schema) } else { reader.schemas.convert(&schema, Direction::Input) };
+        let field = form.field(&name, &schema, source.encodings.get(&name))?;
+        let converted = if field.is_file { file(&schema) } else { reader.schemas.convert(&schema, Direction::Input) };
         let required = source.required && view.required.contains(&name);
-        drafts.push(Draft { name: name.clone(), prefix: "body", required, schema: converted });
-        fields.push(Field { argument: String::new(), name, encoding, content_type, is_file });
+        drafts.push(Draft { name, prefix: "body", required, schema: converted });
+        fields.push(field);
     }
     let body = Body { media_type, kind, form: BodyForm::Fields(fields), required: source.required };
     Ok(DraftBody { drafts, body })
@@ -227,16 +337,19 @@ fn file(schema: &Value) -> Converted {
     Converted { schema, references: Vec::new() }
 }
 
-/// Whether a part of a form is a file, or a list of them.
-fn is_file(document: &Document<'_>, schema: &Value) -> bool {
-    let Ok((schema, _)) = document.follow(Rc::new(schema.clone())) else { return false };
-    let text = |schema: &Value, key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
-    let binary = |schema: &Value| {
-        text(schema, "format").as_deref() == Some("binary")
-            || text(schema, "type").as_deref() == Some("file")
-            || (schema.get("contentMediaType").is_some() && schema.get("contentEncoding").is_none())
-    };
-    binary(&schema) || schema.get("items").is_some_and(binary)
+/// Whether a schema, or that of the items of a list, is of some kind.
+fn is_or_lists(document: &Document<'_>, schema: &Value, is_it: fn(&Value) -> bool) -> bool {
+    let follow = |schema: &Value| document.follow(Rc::new(schema.clone())).map(|(schema, _)| schema).ok();
+    let Some(schema) = follow(schema) else { return false };
+    is_it(&schema) || schema.get("items").and_then(follow).is_some_and(|items| is_it(&items))
+}
+
+/// Whether a schema of a part means bytes, so that the part is a file.
+fn is_bytes(schema: &Value) -> bool {
+    let text = |key: &str| schema.get(key).and_then(Value::as_str);
+    text("format") == Some("binary")
+        || text("type") == Some("file")
+        || (schema.get("contentMediaType").is_some() && schema.get("contentEncoding").is_none())
 }
 
 /// The properties of an object, over all parts of `allOf`.

@@ -129,6 +129,16 @@ impl<'a> Document<'a> {
         if self.work.charge(weight(&found.0)) { Ok(found) } else { Err(ReferenceError::TooMuchWork) }
     }
 
+    /// What describes a content type, which may be a reference (3.2). One that stands in place was charged with what it is
+    /// a part of.
+    pub(crate) fn media_type(&self, media: &Value) -> Result<Rc<Value>, ReferenceError> {
+        let media = Rc::new(media.clone());
+        if media.get("$ref").is_none() {
+            return Ok(media);
+        }
+        self.follow_whole(media).map(|(media, _)| media)
+    }
+
     fn missing(&self, reference: &str) -> ReferenceError {
         if self.work.is_exhausted() {
             return ReferenceError::TooMuchWork;

@@ -4,6 +4,8 @@
 //! pair, in a header one line. What would leave is refused before anything is sent, and the finished URL is compared
 //! with the base once more. Credentials are added last.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -13,7 +15,10 @@ use crate::multipart;
 use crate::operation::{
     Body, BodyForm, BodyKind, Encoding, Field, Operation, Parameter, ParameterPlace, Segment, Style,
 };
-use crate::security::{Carrier, Requirement, Security, basic};
+use crate::security::{Carrier, Requirement, Security, basic, is_token};
+use crate::style::{
+    Escaping, check_separator, escape, escape_but, joined, named_texts, query_pairs, text_of, with_decoded_triples,
+};
 use crate::transport::ApiRequest;
 use toolgate_wire::http_text::percent_decode;
 
@@ -122,16 +127,17 @@ impl Parts {
         match parameter.place {
             ParameterPlace::Path => {}
             ParameterPlace::Query => {
-                check_separator(argument, value, parameter.encoding)?;
+                check_separator(argument, value, parameter.encoding, Escaping::All)?;
                 self.query.extend(query_pairs(&parameter.name, value, parameter.encoding));
             }
-            ParameterPlace::QueryString => self.query.push(query_string(value, parameter.encoding)),
+            ParameterPlace::QueryString => self.query.extend(query_string(parameter, value)?),
             ParameterPlace::Header => {
-                let text = simple(value, parameter.encoding, &str::to_owned);
+                check_separator(argument, value, parameter.encoding, Escaping::Off)?;
+                let text = header_text(value, parameter.encoding);
                 check_header(argument, &text)?;
                 self.headers.push((parameter.name.to_ascii_lowercase(), text));
             }
-            ParameterPlace::Cookie => self.cookies.extend(query_pairs(&parameter.name, value, parameter.encoding)),
+            ParameterPlace::Cookie => self.cookies.extend(cookie_pairs(parameter, value)?),
         }
         Ok(())
     }
@@ -219,24 +225,23 @@ fn path_value(parameter: &Parameter, arguments: &Map<String, Value>) -> Result<S
     let argument = &parameter.argument;
     let value = arguments.get(argument).filter(|value| !value.is_null());
     let value = value.ok_or_else(|| ArgumentError::Missing(argument.clone()))?;
-    // A server that decodes `%2F` early would walk up the path.
-    let mut is_unfit = false;
-    let mut check = |text: &str| {
-        is_unfit |= text.chars().any(char::is_control) || text.split(['/', '\\']).any(is_step);
-        escape(text)
+    check_separator(argument, value, parameter.encoding, Escaping::All)?;
+    let (style, explode, escaping) = match parameter.encoding {
+        Encoding::Json => (None, false, Escaping::All),
+        Encoding::Style { style, explode, allow_reserved } => (Some(style), explode, Escaping::in_path(allow_reserved)),
     };
-    let explode = matches!(parameter.encoding, Encoding::Style { explode: true, .. });
-    let written = match parameter.encoding {
-        Encoding::Json => check(&value.to_string()),
-        Encoding::Style { style: Style::Label, .. } => {
-            let (separator, parts) = (if explode { "." } else { "," }, parts(value, explode));
-            format!(".{}", parts.iter().map(|part| escaped_part(part, &mut check)).collect::<Vec<_>>().join(separator))
-        }
-        Encoding::Style { style: Style::Matrix, .. } => matrix(&parameter.name, value, explode, &mut check),
-        Encoding::Style { .. } => {
-            let parts = parts(value, explode);
-            parts.iter().map(|part| escaped_part(part, &mut check)).collect::<Vec<_>>().join(",")
-        }
+    let mut is_unfit = false;
+    let mut write = |text: &str| {
+        // A server that decodes `%2F` early would walk up the path.
+        is_unfit |= leads_elsewhere(text);
+        is_unfit |= matches!(escaping, Escaping::Reserved(_)) && leads_elsewhere(&with_decoded_triples(text));
+        escaping.text(text)
+    };
+    let written = match style {
+        None => write(&value.to_string()),
+        Some(Style::Label) => format!(".{}", joined(value, explode, if explode { "." } else { "," }, &mut write)),
+        Some(Style::Matrix) => matrix(&parameter.name, value, explode, &mut write),
+        Some(style) => joined(value, explode, &escaping.separator(style), &mut write),
     };
     if is_unfit {
         return Err(unfit(argument, "must not contain `.` or `..` as a step of a path, or control characters"));
@@ -247,14 +252,26 @@ fn path_value(parameter: &Parameter, arguments: &Map<String, Value>) -> Result<S
     Ok(written)
 }
 
-fn matrix(name: &str, value: &Value, explode: bool, check: &mut dyn FnMut(&str) -> String) -> String {
+/// `;name=text`, and `;name` for an empty text.
+fn matrix(name: &str, value: &Value, explode: bool, write: &mut dyn FnMut(&str) -> String) -> String {
     let name = escape(name);
-    let parts = parts(value, explode);
-    match (value, explode) {
-        (Value::Object(_), true) => parts.iter().map(|part| format!(";{}", escaped_part(part, check))).collect(),
-        (Value::Array(_), true) => parts.iter().map(|part| format!(";{name}={}", escaped_part(part, check))).collect(),
-        _ => format!(";{name}={}", parts.iter().map(|part| escaped_part(part, check)).collect::<Vec<_>>().join(",")),
+    let named = |name: &str, text: String| if text.is_empty() { format!(";{name}") } else { format!(";{name}={text}") };
+    match value {
+        Value::Object(members) if explode => members
+            .iter()
+            .map(|(key, value)| {
+                let key = write(key);
+                named(&key, write(&text_of(value)))
+            })
+            .collect(),
+        Value::Array(items) if explode => items.iter().map(|item| named(&name, write(&text_of(item)))).collect(),
+        _ => named(&name, joined(value, false, ",", write)),
     }
+}
+
+/// Whether a text, as a part of a path, has a step that leads to another one, or control characters.
+fn leads_elsewhere(text: &str) -> bool {
+    text.chars().any(char::is_control) || text.split(['/', '\\']).any(is_step)
 }
 
 /// A step of a path that leads to another one.
@@ -262,151 +279,47 @@ fn is_step(part: &str) -> bool {
     matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }
 
-/// A piece of a value: text, or a key with its text.
-enum Part {
-    Text(String),
-    Pair(String, String),
-}
-
-fn escaped_part(part: &Part, escape: &mut dyn FnMut(&str) -> String) -> String {
-    match part {
-        Part::Text(text) => escape(text),
-        Part::Pair(key, text) => {
-            let key = escape(key);
-            format!("{key}={}", escape(text))
-        }
-    }
-}
-
-/// The pieces of a value: one of a scalar, the items of a list, the keys and values of an object.
-fn parts(value: &Value, explode: bool) -> Vec<Part> {
-    match value {
-        Value::Array(items) => items.iter().map(|item| Part::Text(text_of(item))).collect(),
-        Value::Object(members) if explode => {
-            members.iter().map(|(key, value)| Part::Pair(key.clone(), text_of(value))).collect()
-        }
-        Value::Object(members) => {
-            members.iter().flat_map(|(key, value)| [Part::Text(key.clone()), Part::Text(text_of(value))]).collect()
-        }
-        scalar => vec![Part::Text(text_of(scalar))],
-    }
-}
-
-/// A scalar as text; a list or an object inside another one as JSON.
-pub(crate) fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-/// The simple style, as headers have it.
-fn simple(value: &Value, encoding: Encoding, escape: &dyn Fn(&str) -> String) -> String {
-    let explode = match encoding {
-        Encoding::Json => return value.to_string(),
-        Encoding::Style { explode, .. } => explode,
-    };
-    let parts = parts(value, explode);
-    parts.iter().map(|part| escaped_part(part, &mut |text| escape(text))).collect::<Vec<_>>().join(",")
-}
-
-/// Styles whose separator is escaped cannot tell it from the same character of an item.
-fn check_separator(argument: &str, value: &Value, encoding: Encoding) -> Result<(), ArgumentError> {
-    let separator = match encoding {
-        Encoding::Style { style: Style::Space, explode: false, .. } => ' ',
-        Encoding::Style { style: Style::Pipe, explode: false, .. } => '|',
-        Encoding::Style { style: Style::Tab, explode: false, .. } => '\t',
-        Encoding::Style { .. } | Encoding::Json => return Ok(()),
-    };
-    let has_it = |part: &Part| match part {
-        Part::Text(text) => text.contains(separator),
-        Part::Pair(..) => false,
-    };
-    if matches!(value, Value::Array(_) | Value::Object(_)) && parts(value, false).iter().any(has_it) {
-        return Err(unfit(argument, format!("has an item with {separator:?}, which separates its items")));
-    }
-    Ok(())
-}
-
-/// The pairs of a query or of a form.
-fn query_pairs(name: &str, value: &Value, encoding: Encoding) -> Vec<String> {
-    let key = escape(name);
-    let (style, explode, reserved) = match encoding {
-        Encoding::Json => return vec![format!("{key}={}", escape(&value.to_string()))],
-        Encoding::Style { style, explode, allow_reserved } => (style, explode, allow_reserved),
-    };
-    let escape = |text: &str| if reserved { escape_reserved(text) } else { escape(text) };
-    let separator = match style {
-        Style::Space => "%20",
-        Style::Pipe => "%7C",
-        Style::Tab => "%09",
-        Style::Simple | Style::Label | Style::Matrix | Style::Form | Style::DeepObject => ",",
-    };
-    match value {
-        Value::Object(_) | Value::Array(_) if style == Style::DeepObject => deep(&key, value, &escape),
-        Value::Array(items) if explode => {
-            items.iter().map(|item| format!("{key}={}", escape(&text_of(item)))).collect()
-        }
-        Value::Object(members) if explode => {
-            members.iter().map(|(key, value)| format!("{}={}", escape(key), escape(&text_of(value)))).collect()
-        }
-        Value::Array(items) if items.is_empty() => Vec::new(),
-        _ => {
-            let parts = parts(value, false);
-            let texts: Vec<String> = parts.iter().map(|part| escaped_part(part, &mut |text| escape(text))).collect();
-            vec![format!("{key}={}", texts.join(separator))]
-        }
-    }
-}
-
-/// `key[name]=value`, as deep as the value is.
-fn deep(key: &str, value: &Value, escape: &dyn Fn(&str) -> String) -> Vec<String> {
-    match value {
-        Value::Object(members) => {
-            members.iter().flat_map(|(name, value)| deep(&format!("{key}[{}]", escape(name)), value, escape)).collect()
-        }
-        Value::Array(items) => {
-            items.iter().enumerate().flat_map(|(at, value)| deep(&format!("{key}[{at}]"), value, escape)).collect()
-        }
-        Value::Null => Vec::new(),
-        scalar => vec![format!("{key}={}", escape(&text_of(scalar)))],
-    }
-}
-
-/// The whole query of 3.2: the pairs of an object, JSON, or text.
-fn query_string(value: &Value, encoding: Encoding) -> String {
-    match (value, encoding) {
-        (_, Encoding::Json) => escape(&value.to_string()),
-        (Value::Object(members), _) => {
-            let pairs = members.iter().flat_map(|(key, value)| query_pairs(key, value, encoding));
-            pairs.collect::<Vec<_>>().join("&")
-        }
+/// The whole query of 3.2: the pairs of an object as those of a form, JSON, or text.
+fn query_string(parameter: &Parameter, value: &Value) -> Result<Vec<String>, ArgumentError> {
+    match (value, parameter.encoding) {
+        (_, Encoding::Json) => Ok(vec![escape(&value.to_string())]),
+        (Value::Object(members), _) => form_pairs(&as_fields(&parameter.argument, &parameter.fields, members)),
         // The caller wrote the whole query, so its separators and escapes are meant.
-        (other, _) => escape_but(&text_of(other), b"-._~:/?@!$'()*,;&=+%"),
-    }
-}
-
-/// Percent-encodes everything but letters, digits and `-._~`.
-pub(crate) fn escape(text: &str) -> String {
-    escape_but(text, b"-._~")
-}
-
-/// The same, but keeps reserved characters that cannot end a value of a query.
-fn escape_reserved(text: &str) -> String {
-    escape_but(text, b"-._~:/?@!$'()*,;")
-}
-
-fn escape_but(text: &str, kept: &[u8]) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+        (other, _) => {
+            let query = escape_but(&text_of(other), b":/?@!$'()*,;&=+%");
+            Ok(Some(query).filter(|query| !query.is_empty()).into_iter().collect())
         }
     }
-    escaped
+}
+
+fn header_text(value: &Value, encoding: Encoding) -> String {
+    match encoding {
+        Encoding::Json => value.to_string(),
+        Encoding::Style { style, explode, .. } => {
+            joined(value, explode, &Escaping::Off.separator(style), &mut str::to_owned)
+        }
+    }
+}
+
+fn cookie_pairs(parameter: &Parameter, value: &Value) -> Result<Vec<String>, ArgumentError> {
+    let (style, explode, escaping) = match parameter.encoding {
+        Encoding::Json => return Ok(query_pairs(&parameter.name, value, Encoding::Json)),
+        // 3.2: the caller escapes what needs it, as the server expects.
+        Encoding::Style { style: Style::Cookie, explode, .. } => (Style::Cookie, explode, Escaping::Off),
+        Encoding::Style { style, explode, allow_reserved } => (style, explode, Escaping::in_cookie(allow_reserved)),
+    };
+    check_separator(&parameter.argument, value, parameter.encoding, escaping)?;
+    let texts = named_texts(&parameter.name, value, style, explode, escaping);
+    if escaping == Escaping::Off && !texts.iter().all(|(name, text)| is_token(name) && fits_cookie(text)) {
+        let problem = "is a cookie: `;`, control characters and non-ASCII text must be escaped by the caller";
+        return Err(unfit(&parameter.argument, problem));
+    }
+    Ok(texts.into_iter().map(|(name, text)| format!("{name}={text}")).collect())
+}
+
+/// Whether a text stays in its cookie and in its header.
+fn fits_cookie(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b';')
 }
 
 fn check_header(argument: &str, text: &str) -> Result<(), ArgumentError> {
@@ -420,23 +333,22 @@ fn check_header(argument: &str, text: &str) -> Result<(), ArgumentError> {
 /// The body with its content type; none if no argument of it is given.
 fn encode_body(body: &Body, arguments: &Map<String, Value>) -> Result<Option<(String, Vec<u8>)>, ArgumentError> {
     match &body.form {
-        BodyForm::Whole(argument) => {
+        BodyForm::Whole { argument, fields } => {
             let Some(value) = arguments.get(argument) else {
                 return if body.required { Err(ArgumentError::Missing(argument.clone())) } else { Ok(None) };
             };
-            whole(body, argument, value).map(Some)
+            whole(body, argument, fields, value).map(Some)
         }
         BodyForm::Fields(fields) => {
-            let given: Vec<(&Field, &Value)> =
-                fields.iter().filter_map(|field| Some((field, arguments.get(&field.argument)?))).collect();
+            let given = fields.iter().filter_map(|field| Some((field.clone(), arguments.get(&field.argument)?)));
+            let given: Vec<(Field, &Value)> = given.collect();
             if given.is_empty() && !body.required {
                 return Ok(None);
             }
             match body.kind {
-                BodyKind::UrlEncoded => Ok(Some((body.media_type.clone(), url_encoded(&given)))),
-                BodyKind::Multipart => multipart::encode(&body.media_type, &given).map(Some),
+                BodyKind::UrlEncoded | BodyKind::Multipart => form(body, &given).map(Some),
                 BodyKind::Json | BodyKind::Text | BodyKind::Binary => {
-                    let object = given.iter().map(|(field, value)| (field.name.clone(), (*value).clone()));
+                    let object = given.into_iter().map(|(field, value)| (field.name, value.clone()));
                     let object: Map<String, Value> = object.collect();
                     Ok(Some((body.media_type.clone(), Value::Object(object).to_string().into_bytes())))
                 }
@@ -445,14 +357,8 @@ fn encode_body(body: &Body, arguments: &Map<String, Value>) -> Result<Option<(St
     }
 }
 
-fn whole(body: &Body, argument: &str, value: &Value) -> Result<(String, Vec<u8>), ArgumentError> {
+fn whole(body: &Body, argument: &str, fields: &[Field], value: &Value) -> Result<(String, Vec<u8>), ArgumentError> {
     let media_type = body.media_type.clone();
-    let members = |value: &Value| {
-        let members = value.as_object().cloned().ok_or_else(|| unfit(argument, "must be an object"))?;
-        let field =
-            |name: String| Field { argument: name.clone(), name, encoding: None, content_type: None, is_file: false };
-        Ok(members.into_iter().map(|(name, value)| (field(name), value)).collect::<Vec<_>>())
-    };
     match body.kind {
         BodyKind::Json => Ok((media_type, value.to_string().into_bytes())),
         BodyKind::Text => Ok((media_type, text_of(value).into_bytes())),
@@ -462,27 +368,45 @@ fn whole(body: &Body, argument: &str, value: &Value) -> Result<(String, Vec<u8>)
             let fallback = if media_type.contains('*') { "application/octet-stream".to_owned() } else { media_type };
             Ok((declared.unwrap_or(fallback), file.bytes))
         }
-        BodyKind::UrlEncoded => {
-            let members = members(value)?;
-            let given: Vec<_> = members.iter().map(|(field, value)| (field, value)).collect();
-            Ok((media_type, url_encoded(&given)))
-        }
-        BodyKind::Multipart => {
-            let members = members(value)?;
-            let given: Vec<_> = members.iter().map(|(field, value)| (field, value)).collect();
-            multipart::encode(&media_type, &given)
+        BodyKind::UrlEncoded | BodyKind::Multipart => {
+            let members = value.as_object().ok_or_else(|| unfit(argument, "must be an object"))?;
+            form(body, &as_fields(argument, fields, members))
         }
     }
 }
 
-/// A form. Without an encoding of their own, items of a list are repeated and objects are JSON, as OpenAPI says.
-fn url_encoded(given: &[(&Field, &Value)]) -> Vec<u8> {
+/// The members of an object as fields: as the document describes those that it does.
+fn as_fields<'v>(argument: &str, described: &[Field], members: &'v Map<String, Value>) -> Vec<(Field, &'v Value)> {
+    let described: HashMap<&str, &Field> = described.iter().map(|field| (field.name.as_str(), field)).collect();
+    let field = |name: &String| {
+        let field = described.get(name.as_str()).map(|field| (*field).clone());
+        let field = field.unwrap_or_else(|| Field { name: name.clone(), ..Field::default() });
+        Field { argument: format!("{argument}.{name}"), ..field }
+    };
+    members.iter().map(|(name, value)| (field(name), value)).collect()
+}
+
+fn form(body: &Body, given: &[(Field, &Value)]) -> Result<(String, Vec<u8>), ArgumentError> {
+    match body.kind {
+        BodyKind::Multipart => multipart::encode(&body.media_type, given),
+        _ => Ok((body.media_type.clone(), form_pairs(given)?.join("&").into_bytes())),
+    }
+}
+
+/// The pairs of a form. Without an encoding of their own, items of a list are repeated and objects are JSON, as OpenAPI
+/// says.
+fn form_pairs(given: &[(Field, &Value)]) -> Result<Vec<String>, ArgumentError> {
     let repeated = Encoding::Style { style: Style::Form, explode: true, allow_reserved: false };
-    let pairs = given.iter().flat_map(|(field, value)| match (field.encoding, value) {
-        (_, Value::Null) => Vec::new(),
-        (Some(encoding), value) => query_pairs(&field.name, value, encoding),
-        (None, Value::Object(_)) => query_pairs(&field.name, value, Encoding::Json),
-        (None, value) => query_pairs(&field.name, value, repeated),
-    });
-    pairs.collect::<Vec<_>>().join("&").into_bytes()
+    let mut pairs = Vec::new();
+    for (field, value) in given {
+        let encoding = match (field.encoding, value) {
+            (_, Value::Null) => continue,
+            (Some(encoding), _) => encoding,
+            (None, Value::Object(_)) => Encoding::Json,
+            (None, _) => repeated,
+        };
+        check_separator(&field.argument, value, encoding, Escaping::All)?;
+        pairs.extend(query_pairs(&field.name, value, encoding));
+    }
+    Ok(pairs)
 }

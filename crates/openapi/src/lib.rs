@@ -11,7 +11,7 @@
 //! - `read`, `body`, `result_schema`, `servers`, `filter`, `security`: from the document to [`Operation`]s
 //! - `logins`: the OAuth logins that a document describes
 //! - `operation`: how an operation is called
-//! - `encode`, `multipart`, `idempotency`: from arguments to an [`ApiRequest`]
+//! - `encode`, `style`, `multipart`, `idempotency`: from arguments to an [`ApiRequest`]
 //! - `transport`: the seam to the network; `answer`, `header_text`, `read_back`: from an [`ApiAnswer`] to a result
 //! - `pages`: all pages of a list
 //! - `api`: [`Api`], which has all of it
@@ -43,6 +43,7 @@ mod result_schema;
 mod schema;
 mod security;
 mod servers;
+mod style;
 mod transport;
 mod work;
 mod yaml;

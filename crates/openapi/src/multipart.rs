@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::body::is_json;
-use crate::encode::{ArgumentError, text_of, unfit};
-use crate::operation::Field;
+use crate::encode::{ArgumentError, unfit};
+use crate::operation::{Encoding, Field};
+use crate::style::{Escaping, check_separator, named_texts, text_of};
 
 /// Bytes to send.
 #[derive(Debug)]
@@ -42,18 +43,19 @@ struct Part {
 }
 
 /// The content type with its boundary, and the body.
-pub(crate) fn encode(media_type: &str, given: &[(&Field, &Value)]) -> Result<(String, Vec<u8>), ArgumentError> {
+pub(crate) fn encode(media_type: &str, given: &[(Field, &Value)]) -> Result<(String, Vec<u8>), ArgumentError> {
     let mut parts = Vec::new();
     for (field, value) in given {
-        match value {
-            Value::Null => {}
+        match (value, field.encoding) {
+            (Value::Null, _) => {}
+            (value, Some(encoding)) if !field.is_file => parts.extend(styled(field, value, encoding)?),
             // A list is a part for each item, unless its part is declared as JSON.
-            Value::Array(items) if !is_json_part(field) => {
+            (Value::Array(items), _) if !is_json_part(field) => {
                 for item in items {
                     parts.push(part(field, item)?);
                 }
             }
-            value => parts.push(part(field, value)?),
+            (value, _) => parts.push(part(field, value)?),
         }
     }
     let boundary = boundary(&parts);
@@ -68,6 +70,18 @@ pub(crate) fn encode(media_type: &str, given: &[(&Field, &Value)]) -> Result<(St
     Ok((format!("{essence}; boundary={boundary}"), body))
 }
 
+/// The parts of a field that has a style. Its content type is ignored then, as OpenAPI says, and nothing is escaped.
+fn styled(field: &Field, value: &Value, encoding: Encoding) -> Result<Vec<Part>, ArgumentError> {
+    let Encoding::Style { style, explode, .. } = encoding else { return Ok(vec![part(field, value)?]) };
+    check_separator(&field.argument, value, encoding, Escaping::Off)?;
+    let texts = named_texts(&field.name, value, style, explode, Escaping::Off).into_iter();
+    Ok(texts.map(|(name, text)| Part { head: disposition(&name), bytes: text.into_bytes() }).collect())
+}
+
+fn disposition(name: &str) -> String {
+    format!("Content-Disposition: form-data; name=\"{}\"", quoted(name))
+}
+
 /// Whether the document says that the part of a field is JSON, whatever its value is.
 fn is_json_part(field: &Field) -> bool {
     !field.is_file && declared(field).is_some_and(|it| is_json(&it))
@@ -79,7 +93,7 @@ fn declared(field: &Field) -> Option<String> {
 }
 
 fn part(field: &Field, value: &Value) -> Result<Part, ArgumentError> {
-    let mut head = format!("Content-Disposition: form-data; name=\"{}\"", quoted(&field.name));
+    let mut head = disposition(&field.name);
     let is_file = field.is_file || value.get("base64").is_some_and(Value::is_string);
     let (bytes, media_type) = if is_file {
         let file = file(&field.argument, value)?;

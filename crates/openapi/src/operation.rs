@@ -51,6 +51,8 @@ pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) place: ParameterPlace,
     pub(crate) encoding: Encoding,
+    /// The members that the document describes, of a whole query that is written as a form (3.2).
+    pub(crate) fields: Vec<Field>,
     pub(crate) required: bool,
 }
 
@@ -95,11 +97,25 @@ pub(crate) enum Style {
     Label,
     Matrix,
     Form,
+    /// As the form style, but nothing is escaped (3.2).
+    Cookie,
     Space,
     Pipe,
     /// Swagger 2.0 only.
     Tab,
     DeepObject,
+}
+
+impl Style {
+    /// What stands between the pieces of a value that is one text.
+    pub(crate) fn separator(self) -> char {
+        match self {
+            Self::Space => ' ',
+            Self::Pipe => '|',
+            Self::Tab => '\t',
+            Self::Simple | Self::Label | Self::Matrix | Self::Form | Self::Cookie | Self::DeepObject => ',',
+        }
+    }
 }
 
 /// The body of a request.
@@ -124,20 +140,20 @@ pub(crate) enum BodyKind {
 /// Which arguments are the body.
 #[derive(Debug)]
 pub(crate) enum BodyForm {
-    /// One argument.
-    Whole(String),
+    /// One argument. Of a form, with the members that the document describes.
+    Whole { argument: String, fields: Vec<Field> },
     /// One argument for each property.
     Fields(Vec<Field>),
 }
 
-/// A property of the body as an argument of its own.
-#[derive(Debug)]
+/// A field of a form, or a property of another body that is an argument of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) argument: String,
     pub(crate) name: String,
     /// The encoding that the document sets for a field of a form.
     pub(crate) encoding: Option<Encoding>,
-    /// The content type that the document sets for a part.
+    /// The content type of a part, where it is not that of its value.
     pub(crate) content_type: Option<String>,
     /// Whether a part is a file.
     pub(crate) is_file: bool,

@@ -290,10 +290,16 @@ impl<'d, 'a> Reader<'d, 'a> {
             return Err(format!("`{}` is no name of a header or cookie", escaped(&name, MAX_SHOWN)));
         }
         let content = raw.get("content").and_then(Value::as_object).and_then(|it| it.iter().next());
-        let schema = match (self.document.version, content) {
+        let media = content.map(|(_, media)| self.document.media_type(media)).transpose();
+        let media = media.map_err(|error| error.to_string())?;
+        let schema = match (self.document.version, &media) {
             (Version::V2, _) => raw.clone(),
-            (_, Some((_, media))) => media.get("schema").cloned().unwrap_or_default(),
+            (_, Some(media)) => media.get("schema").cloned().unwrap_or_default(),
             (_, None) => raw.get("schema").cloned().unwrap_or_default(),
+        };
+        let fields = match &media {
+            Some(media) if place == ParameterPlace::QueryString => body::query_fields(self.document, media)?,
+            _ => Vec::new(),
         };
         let encoding = match content {
             Some((media_type, _)) if body::is_json(media_type) => Encoding::Json,
@@ -313,7 +319,7 @@ impl<'d, 'a> Reader<'d, 'a> {
         let is_made = idempotency::is_key(place, &name);
         let required = place == ParameterPlace::Path || (raw.get("required") == Some(&Value::Bool(true)) && !is_made);
         let draft = Draft { name: name.clone(), prefix: place.word(), required, schema: converted };
-        Ok(Some((draft, Parameter { argument: String::new(), name, place, encoding, required })))
+        Ok(Some((draft, Parameter { argument: String::new(), name, place, encoding, fields, required })))
     }
 
     /// The tool's name: the operation's id, else method and path.
@@ -418,8 +424,8 @@ fn add_undeclared(template: &[Segment], drafts: &mut Vec<Draft>, parameters: &mu
         let schema = Converted { schema: json!({ "type": "string", "minLength": 1 }), references: Vec::new() };
         drafts.insert(parameters.len(), Draft { name: name.clone(), prefix: "path", required: true, schema });
         let encoding = Encoding::Style { style: Style::Simple, explode: false, allow_reserved: false };
-        let (argument, place) = (String::new(), ParameterPlace::Path);
-        parameters.push(Parameter { argument, name: name.clone(), place, encoding, required: true });
+        let (argument, fields, place) = (String::new(), Vec::new(), ParameterPlace::Path);
+        parameters.push(Parameter { argument, name: name.clone(), place, encoding, fields, required: true });
     }
 }
 
@@ -427,7 +433,9 @@ fn add_undeclared(template: &[Segment], drafts: &mut Vec<Draft>, parameters: &mu
 pub(crate) fn encoding(raw: &Value, place: ParameterPlace, version: Version) -> Result<Encoding, String> {
     let in_query = matches!(place, ParameterPlace::Query | ParameterPlace::QueryString | ParameterPlace::Cookie);
     let default = if in_query { Style::Form } else { Style::Simple };
-    let allow_reserved = raw.get("allowReserved") == Some(&Value::Bool(true));
+    // 3.2 allows it in every place where values are escaped, earlier versions in the query alone.
+    let allow_reserved = raw.get("allowReserved") == Some(&Value::Bool(true))
+        && (place == ParameterPlace::Query || version == Version::V31);
     if version == Version::V2 {
         let (style, explode) = match raw.get("collectionFormat").and_then(Value::as_str) {
             Some("ssv") => (Style::Space, false),
@@ -443,14 +451,14 @@ pub(crate) fn encoding(raw: &Value, place: ParameterPlace, version: Version) -> 
         Some("simple") => Style::Simple,
         Some("label") => Style::Label,
         Some("matrix") => Style::Matrix,
-        // 3.2 names the form style of cookies after them.
+        Some("cookie") if place == ParameterPlace::Cookie => Style::Cookie,
         Some("form" | "cookie") => Style::Form,
         Some("spaceDelimited") => Style::Space,
         Some("pipeDelimited") => Style::Pipe,
         Some("deepObject") => Style::DeepObject,
         Some(other) => return Err(format!("the style `{}` is unknown", escaped(other, MAX_SHOWN))),
     };
-    let explode = raw.get("explode").and_then(Value::as_bool).unwrap_or(style == Style::Form);
+    let explode = raw.get("explode").and_then(Value::as_bool).unwrap_or(matches!(style, Style::Form | Style::Cookie));
     Ok(Encoding::Style { style, explode, allow_reserved })
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Number, Value};
 use url::Url;
 
-use crate::operation::{Encoding, Operation, Parameter, ParameterPlace, Style};
+use crate::operation::{Encoding, Operation, Parameter, ParameterPlace};
 
 /// Maximum number of schemas that are looked at for one link. A link whose parameters have more keeps text for the rest.
 const MAX_SCHEMAS: usize = 10_000;
@@ -47,15 +47,9 @@ fn value_of(
         return Some(Kinds::of(&schemas).scalar(last));
     };
     let kinds = Kinds::of(&reachable(root, list.get("items").unwrap_or(&Value::Null), budget));
-    let separator = match style {
-        Style::Space => ' ',
-        Style::Pipe => '|',
-        Style::Tab => '\t',
-        Style::Simple | Style::Label | Style::Matrix | Style::Form | Style::DeepObject => ',',
-    };
     let texts: Vec<&str> = match explode {
         true => given.iter().map(String::as_str).collect(),
-        false => last.split(separator).collect(),
+        false => last.split(style.separator()).collect(),
     };
     Some(texts.into_iter().map(|text| kinds.scalar(text)).collect())
 }

@@ -48,7 +48,7 @@ pub(crate) fn read(
                 for (media_type, media) in content {
                     types.push(media_type.clone());
                     if is_json(media_type) && found.len() == before {
-                        found.extend(media.get("schema").cloned());
+                        found.extend(document.media_type(media).ok().and_then(|media| media.get("schema").cloned()));
                     }
                 }
             }

@@ -2,20 +2,22 @@
 //!
 //! Credentials come from the configuration, by the name of the scheme in the document; `bearer` and `basic` are
 //! schemes of their own where the document has none of that name. They are attached after everything else, so no
-//! argument can replace one. Flows that obtain a token are not run here; `logins` says which there are.
+//! argument can replace one. A scheme that takes no credential, such as `mutualTLS`, does not keep those beside it from
+//! being sent. Flows that obtain a token are not run here; `logins` says which there are.
 //!
 //! Many documents describe their schemes and then ask for none of them, neither at the top nor at any operation. What is
 //! configured for such a document is meant for all of its requests; otherwise it would never be sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::bounds::{MAX_ALTERNATIVES, MAX_SCHEME_BYTES, MAX_SCHEMES};
+use crate::bounds::{MAX_ALTERNATIVES, MAX_SCHEME_BYTES, MAX_SCHEMES, MAX_SHOWN};
 use crate::document::{Document, Version};
+use toolgate_wire::foreign_text::escaped;
 
 /// Where a credential goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(crate) struct Security {
     credentials: Credentials,
     /// Credentials that every request carries: those of no scheme of the document.
     always: Vec<String>,
+    /// Schemes that ask for a client certificate.
+    certificates: BTreeSet<String>,
 }
 
 /// Alternatives of which one is enough; each names the schemes that it needs together.
@@ -61,12 +65,16 @@ impl Security {
     pub(crate) fn read(document: &Document<'_>, credentials: Credentials) -> Result<Self, String> {
         let declared = document.parse_at(schemes_pointer(document.version));
         let declared = declared.as_ref().and_then(Value::as_object).into_iter().flatten();
-        let mut schemes: BTreeMap<String, Carrier> = declared
-            .filter_map(|(name, scheme)| {
-                let followed = document.follow(std::rc::Rc::new(scheme.clone())).ok()?.0;
-                Some((name.clone(), carrier(&followed)?))
-            })
-            .collect();
+        let mut schemes = BTreeMap::new();
+        let mut certificates = BTreeSet::new();
+        for (name, scheme) in declared {
+            let Ok((scheme, _)) = document.follow(std::rc::Rc::new(scheme.clone())) else { continue };
+            if let Some(carrier) = carrier(&scheme) {
+                schemes.insert(name.clone(), carrier);
+            } else if scheme.get("type").and_then(Value::as_str) == Some("mutualTLS") {
+                certificates.insert(name.clone());
+            }
+        }
         let known: Vec<String> = schemes.keys().cloned().collect();
         let mut always = Vec::new();
         for name in credentials.0.keys().filter(|name| !known.contains(name)) {
@@ -83,7 +91,7 @@ impl Security {
             schemes.insert(name.clone(), carrier);
             always.push(name.clone());
         }
-        Ok(Self { schemes, credentials, always })
+        Ok(Self { schemes, credentials, always, certificates })
     }
 
     /// The alternatives of `security`, as a document writes them.
@@ -103,20 +111,35 @@ impl Security {
         if configured.is_empty() { declared().map(|name| vec![name]).collect() } else { vec![configured] }
     }
 
-    /// The credentials for a request: of the first alternative that is complete, and those that every request carries.
+    /// The credentials for a request: of the first alternative that is complete, else of the first that lacks only schemes
+    /// which take no credential; and those that every request carries.
     pub(crate) fn credentials(&self, requirement: &Requirement) -> Vec<(&Carrier, &str)> {
-        let has = |name: &String| self.schemes.contains_key(name) && self.credentials.0.contains_key(name);
-        let chosen = requirement.iter().find(|needed| !needed.is_empty() && needed.iter().all(has));
+        let takes = |name: &String| self.schemes.contains_key(name);
+        let has = |name: &String| takes(name) && self.credentials.0.contains_key(name);
+        let is_complete = |needed: &&Vec<String>| !needed.is_empty() && needed.iter().all(has);
+        let has_all = |needed: &&Vec<String>| needed.iter().any(has) && needed.iter().all(|it| has(it) || !takes(it));
+        let chosen = requirement.iter().find(is_complete).or_else(|| requirement.iter().find(has_all));
         let names = chosen.into_iter().flatten().chain(&self.always);
         names.filter_map(|name| Some((self.schemes.get(name)?, self.credentials.0.get(name)?.as_str()))).collect()
     }
 
     /// The schemes that a request would have needed, for the text of a 401.
     pub(crate) fn missing(&self, requirement: &Requirement) -> Vec<String> {
-        let names = requirement.iter().flatten().filter(|name| !self.credentials.0.contains_key(*name));
+        let lacks = |name: &&String| self.schemes.contains_key(*name) && !self.credentials.0.contains_key(*name);
+        let names = requirement.iter().flatten().filter(lacks);
         let mut names: Vec<String> = names.cloned().collect();
         names.dedup();
         names
+    }
+
+    /// What these requirements ask for that is never sent, as sentences.
+    pub(crate) fn notes<'r>(&self, requirements: impl Iterator<Item = &'r Requirement>) -> Vec<String> {
+        let asked: BTreeSet<&String> = requirements.flatten().flatten().collect();
+        let note = |name: &String| {
+            let shown = escaped(name, MAX_SHOWN);
+            format!("the security scheme `{shown}` asks for a client certificate, and none is sent")
+        };
+        self.certificates.iter().filter(|name| asked.contains(name)).map(note).collect()
     }
 
     /// Whether a credential is sent in this place, so that no argument for it is offered.

@@ -37,6 +37,7 @@ mod tests;
 pub use body::{Body, BodyForm};
 pub use footer::{MIN_FOOTER_SIZE, sizes};
 pub use format::{OutputFormat, TABLE_NOTE};
+pub use intent::{Intent, IntentTooLong, MAX_INTENT_CHARS};
 pub(crate) use size::Kb;
 pub use truncate::{Cut, fit};
 

@@ -162,7 +162,7 @@ function described(found, context, recorded) {
     );
   }
   // Only durable runs are recorded.
-  if (found.door === "durable") parts.push(recorded(report));
+  if (found.durable) parts.push(recorded(report));
   if (report === null) return [...parts, notice("The report was too large to be kept.")];
   parts.push(...shownReport(report, found.code, found.callStarts));
   return parts;

@@ -6,7 +6,7 @@ import { keptRuns } from "./kept-runs.js";
 const ROW = 36;
 const PAGE = 500;
 const AROUND = 10;
-/** The doors that runs of this list come by: the HTTP API, agent tools, direct mode, durable runs. */
+/** The doors that runs of this list come by: the HTTP API, agent tools, direct mode; durable runs of earlier versions. */
 const DOORS = [
   ...["http", "websocket", "rpc", "call_tool_chain", "query_tools", "run_code", "fix_run"],
   ...["compute", "query_result", "direct", "durable"],

@@ -18,10 +18,11 @@ use parking_lot::Mutex;
 use toolgate_bridge::AllowedEffects;
 use toolgate_wire::{CallState, Code, Profile, Warning};
 
+use crate::door::Door;
 use crate::durable::KeptEffects;
 use crate::execution_id;
 use crate::noted_calls::{NotedCall, NotedCalls};
-use crate::request::{Door, Durability, RunReport, RunRequest};
+use crate::request::{Durability, RunReport, RunRequest};
 
 /// Failed runs of one caller that are kept, and of all callers.
 const MAX_RUNS_OF_CALLER: usize = 16;

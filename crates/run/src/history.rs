@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use toolgate_wire::{CallerScope, Profile};
 
+use super::door::Door;
 use super::kept_notes::{KeptNotes, KeptRuns};
 use super::later::Later;
 use super::listen::{CallDetails, CallNotes, EndedRun, Listeners, RunListener};
 use super::metrics::{self, RunMetrics};
-use super::request::{Door, RunReport, RunRequest};
+use super::request::{RunReport, RunRequest};
 use super::statistics::{Sums, Transfer, processed_and_saved};
 
 /// Statistics since the start, and the last runs.
@@ -109,11 +110,11 @@ impl History {
     }
 
     /// Adds a durable run that has ended here, with what was noted of its last execution.
-    pub(super) fn record_durable(&self, caller: &CallerScope, run: &RunReport) {
+    pub(super) fn record_durable(&self, door: Door, caller: &CallerScope, run: &RunReport) {
         let kept = self.kept.lock().take(&run.id).unwrap_or_default();
         let request = RunRequest {
             caller: caller.clone(),
-            door: Door::Durable,
+            door,
             origin: kept.origin,
             trace: kept.trace,
             ..RunRequest::new(Profile::Chain, kept.text)

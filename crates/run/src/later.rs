@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{CallRecord, CallerScope, Outcome, Report};
 
+use super::door::Door;
 use super::listen::{CallDetails, EndedRun, Listeners};
 use super::metrics::log_calls;
-use super::request::{Door, RunReport, RunTrace};
+use super::request::{RunReport, RunTrace};
 use super::statistics::Transfer;
 
 /// How long a note waits for others.
@@ -119,7 +120,7 @@ fn without_contents(run: &RunReport) -> RunReport {
     };
     let report =
         Report { calls: report.calls.clone(), engine: report.engine, ..Report::not_started(outcome, report.elapsed) };
-    RunReport::ended(run.id.clone(), run.route, report)
+    RunReport { is_durable: run.is_durable, ..RunReport::ended(run.id.clone(), run.route, report) }
 }
 
 impl Later {

@@ -4,7 +4,7 @@
 //! deadline or a request of the engine. A program takes the cheapest path that is certain to mean the same.
 //!
 //! # Layout
-//! - `request`: what is asked, and what comes back; `run_id`: the names of runs
+//! - `request`: what is asked, and what comes back; `door`: where it is asked; `run_id`: the names of runs
 //! - `environment`: configured limits, host functions, backends that are still starting
 //! - `budgets`: the bytes that runs and callers have in flight
 //! - `attempt`: one run from admission to its report; `check`: what is wrong with a program before it is run; `program_host`: what
@@ -28,6 +28,7 @@ mod attempt;
 mod budgets;
 mod call_program;
 mod check;
+mod door;
 pub mod durable;
 mod environment;
 mod explain;
@@ -72,12 +73,13 @@ use toolgate_wire::{
 use crate::stage::Staging;
 use attempt::Attempt;
 use budgets::CallerBudgets;
-use durable::{DurableError, DurableRuns, DurableSlot, KeptEffects};
+use durable::{DurableError, DurableRuns, DurableSlot, KeptEffects, not_begun};
 use failed_runs::FailedRuns;
 use toolgate_bridge::{self as bridge, Bridge, RequestContext, ScopedCatalog};
-use when_asked::{AskingBackends, Watching, cannot_ask};
+use when_asked::{AskingBackends, DurableAttempt, Watching};
 
 pub use budgets::set_process_bytes;
+pub use door::Door;
 pub use environment::{Environment, FixedEnvironment, OpeningRuns, Readiness, Waiting};
 pub use explain::explain;
 pub use failed_runs::BeingCorrected;
@@ -86,9 +88,7 @@ pub use listen::{ArgumentsWanted, BegunCall, CallDetails, EndedRun, RunListener}
 pub use metrics::{RUN_SECONDS, RunCounts, RunMetrics, TimeHistogram};
 pub use noted_calls::NotedCalls;
 pub use replay::{replay_engine, replay_request};
-pub use request::{
-    Door, Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace,
-};
+pub use request::{Durability, FastPaths, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest, RunTrace};
 pub use run_id::execution_id;
 pub use single_call::{BegunSingleCall, SingleCall};
 pub use statistics::Transfer;
@@ -289,27 +289,22 @@ impl Runner {
             let is_begun = request.recorder.is_some() || request.recorded.is_some();
             let (mut watch, mut not_kept) = (None, None);
             if request.durable == Durability::WhenAsked {
-                let may_wait = !is_begun && self.may_wait(&request);
-                let kept = if may_wait { Box::pin(self.keep(&mut request)).await } else { Ok(false) };
-                let is_kept = kept.unwrap_or_else(|error| {
-                    not_kept = Some(cannot_ask(&error));
-                    false
-                });
-                request.durable = if is_kept { Durability::Durable } else { Durability::Volatile };
+                if !is_begun && self.may_wait(&request) {
+                    match Box::pin(self.run_waiting(&mut request)).await {
+                        DurableAttempt::Over(report) => return *report,
+                        DurableAttempt::NotBegun(why) => not_kept = why,
+                    }
+                }
+                request.durable = Durability::Volatile;
                 // What is kept of an earlier run is used up by the first attempt.
-                let may_begin_again = !is_begun && !is_kept && request.kept.is_none();
+                let may_begin_again = !is_begun && request.kept.is_none();
                 watch = if may_begin_again { Watching::begin(&mut request) } else { None };
             }
             if request.durable == Durability::Durable && !is_begun {
-                let kept = request.kept.clone();
-                let mut report = match Box::pin(self.durable()).await {
+                return match Box::pin(self.durable()).await {
                     Ok(runs) => Box::pin(runs.run(*request)).await,
-                    Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+                    Err(error) => not_begun(&error, request.kept.as_deref()),
                 };
-                // A correction that was not begun has called nothing of what was done.
-                let is_refused = report.route == Route::Refused && report.paused.is_none();
-                report.report.has_unrecorded_calls |= is_refused && kept.is_some_and(|kept| kept.has_left());
-                return report;
             }
             if matches!(request.staging, Staging::Wanted) {
                 return Box::pin(self.dry_run(*request)).await;

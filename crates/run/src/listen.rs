@@ -12,7 +12,8 @@ use toolgate_mcp::RequestOrigin;
 use toolgate_wire::frame::{Stream, Target};
 use toolgate_wire::{CallRecord, CallerScope};
 
-use super::request::{Door, RunReport, RunRequest, RunTrace};
+use super::door::Door;
+use super::request::{RunReport, RunRequest, RunTrace};
 use super::statistics::Transfer;
 
 /// The most calls of a run of which more is kept than the report has.

@@ -2,7 +2,7 @@
 //!
 //! Labels are names that the code defines (doors, routes, outcomes, states), so the number of counters is bounded whatever
 //! callers send. Log lines have the fields of a report that are safe to keep: no program, argument, result or message.
-//! Names of tools come from outside and are escaped and cut.
+//! Names of tools come from outside and are cut here; the log escapes them as it does all texts.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use toolgate_wire::foreign_text::head;
 use toolgate_wire::{CallRecord, CallState, CallerScope, CallerShares};
 
-use super::request::{Door, RunReport};
+use super::door::Door;
+use super::request::RunReport;
 
 /// Upper bounds of the buckets of run times, in seconds.
 pub const RUN_SECONDS: [f64; 14] =
@@ -104,6 +105,7 @@ impl RunMetrics {
             target: "toolgate::run",
             id = run.id,
             door = door.name(),
+            durable = run.is_durable.then_some(true),
             caller = if caller.name.is_empty() { "local" } else { caller.name.as_str() },
             route = run.route.name(),
             engine = report.engine.name(),
@@ -131,7 +133,7 @@ fn log_call(run: &str, call: &CallRecord) {
     let name = call.target.to_string();
     let name = head(&name, MAX_NAME_CHARS);
     let (state, ms) = (state_name(call.state), rounded(call.ms));
-    tracing::debug!(target: "toolgate::call", run, name = ?name, state, ms, bytes = call.reply_bytes, "call");
+    tracing::debug!(target: "toolgate::call", run, name, state, ms, bytes = call.reply_bytes, "call");
 }
 
 /// The name as reports print it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::door::Door;
 use super::durable::{CallKeys, KeptEffects, PendingView};
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
@@ -19,41 +20,6 @@ use toolgate_wire::{CallerScope, Code, Failure, LimitRequest, Outcome, Profile, 
 use crate::noted_calls::NotedCalls;
 use crate::stage::Staging;
 use toolgate_bridge::{AllowedEffects, QuestionWatch};
-
-/// The door that a request came by, as statistics name it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Door {
-    /// The Rust API.
-    #[default]
-    Api,
-    /// The command line.
-    CommandLine,
-    /// `POST /v1/run` and `POST /v1/compute`.
-    Http,
-    /// `GET /v1/run/ws`.
-    WebSocket,
-    /// `POST /rpc/{session}/{function}`: one call of a host function.
-    Rpc,
-    /// An MCP tool, by its name.
-    Mcp(&'static str),
-    /// A durable run, whichever door it came by first.
-    Durable,
-}
-
-impl Door {
-    /// Its name in statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Door::Api => "api",
-            Door::CommandLine => "cli",
-            Door::Http => "http",
-            Door::WebSocket => "websocket",
-            Door::Rpc => "rpc",
-            Door::Mcp(tool) => tool,
-            Door::Durable => "durable",
-        }
-    }
-}
 
 /// Whether a program may be answered without an interpreter. The answers are the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -265,6 +231,8 @@ pub struct RunReport {
     pub paused: Option<PausedRun>,
     /// Of a dry run: the writes that it did not send.
     pub review: Option<Vec<PendingView>>,
+    /// Whether it was kept in the store of durable runs, whichever door it came by.
+    pub is_durable: bool,
     /// Whether its hint names `fix_run`, which keeps the effects of a durable run that failed.
     pub(crate) names_fix: bool,
     /// Of a correction: how many effects of the runs before it it has not called again.
@@ -287,7 +255,7 @@ const OUTCOME_FIELDS: [&str; 6] = ["value", "code", "error", "line", "column", "
 impl RunReport {
     /// The report of a run that has ended.
     pub fn ended(id: String, route: Route, report: Report) -> Self {
-        RunReport { id, route, report, paused: None, review: None, names_fix: false, kept_left: 0 }
+        RunReport { id, route, report, paused: None, review: None, is_durable: false, names_fix: false, kept_left: 0 }
     }
 
     /// The object of a run that waits: without an outcome, with its handle.

@@ -9,10 +9,11 @@ use serde_json::value::RawValue;
 use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{CallErrorCode, CallRecord, CallState, CallerScope, Code, Failure, Outcome, Report, Target};
 
+use super::door::Door;
 use super::execution_id;
 use super::history::History;
 use super::listen::{BegunCall, CallDetails, EndedRun};
-use super::request::{Door, Route, RunReport};
+use super::request::{Route, RunReport};
 use super::statistics::Transfer;
 
 /// A call without a program: of a client in direct mode, at `/rpc`, of a command.

@@ -15,11 +15,11 @@ use toolgate_catalog::{BackendState, ToolRef};
 use toolgate_engine::Observer;
 use toolgate_plan::Call;
 use toolgate_policy::{Action, Policy};
-use toolgate_wire::{CallErrorCode, Code, Profile, Target, Warning};
+use toolgate_wire::{CallErrorCode, Profile, Target, Warning};
 
 use super::attempt::Attempt;
 use super::call_program::program_of;
-use super::durable::DurableError;
+use super::durable::{DurableError, not_begun};
 use super::request::{Durability, Route, RunReport, RunRequest};
 use super::{Counted, Runner};
 
@@ -45,6 +45,14 @@ impl AskingBackends {
     fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
+}
+
+/// What becomes of a run in which a person may have to be asked.
+pub(super) enum DurableAttempt {
+    /// It was a durable run, or cannot be one.
+    Over(Box<RunReport>),
+    /// It is to run without a record, and says why where something is wrong.
+    NotBegun(Option<Warning>),
 }
 
 /// A run that begins again when a person has to be asked, and what its request was.
@@ -177,6 +185,32 @@ impl Runner {
         watching.watch.begins_again() && !watching.cancel.is_cancelled() && !self.abort.is_cancelled()
     }
 
+    /// Runs a program in which a person may have to be asked as a durable run, where one can be begun.
+    pub(super) async fn run_waiting(&self, request: &mut RunRequest) -> DurableAttempt {
+        match self.keep(request).await {
+            Ok(true) => {}
+            Ok(false) => return DurableAttempt::NotBegun(None),
+            Err(error) => return DurableAttempt::NotBegun(Some(cannot_ask(&error))),
+        }
+        let durable = RunRequest { durable: Durability::Durable, ..request.clone() };
+        let begun = match self.durable().await {
+            Ok(runs) => runs.start_run(durable).await.map(|awaited| (runs, awaited)),
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok((runs, awaited)) => {
+                // The durable run has its own, and may wait for long.
+                (request.text, request.data) = (String::new(), None);
+                DurableAttempt::Over(Box::new(runs.report_of(awaited).await))
+            }
+            // Nothing was recorded of it. A correction is not begun without a record: others may be begun at the same time.
+            Err(error) if error.is_of_store() && request.kept.is_none() => {
+                DurableAttempt::NotBegun(Some(cannot_ask(&error)))
+            }
+            Err(error) => DurableAttempt::Over(Box::new(not_begun(&error, request.kept.as_deref()))),
+        }
+    }
+
     /// Runs a program again in which a person has to be asked: as a durable run, or as one that cannot ask where there is no
     /// store.
     pub(super) async fn begin_again(&self, mut request: Box<RunRequest>, watching: Watching) -> RunReport {
@@ -184,21 +218,18 @@ impl Runner {
         // The second attempt counts the same calls again.
         self.bridge.take_back_first_attempt(&watch);
         (request.cancel, request.observer, request.trace, request.watch) = (cancel, observer, None, None);
-        let kept = self.keep(&mut request).await;
-        if !matches!(kept, Ok(true)) {
-            let mut report = self.perform(&mut request, Counted::Yes).await;
-            report.report.warnings.extend(kept.err().map(|error| cannot_ask(&error)));
-            return report;
-        }
-        request.durable = Durability::Durable;
-        match self.durable().await {
-            Ok(runs) => runs.run(*request).await,
-            Err(error) => RunReport::refused(Code::Unavailable, error.to_string()),
+        match self.run_waiting(&mut request).await {
+            DurableAttempt::Over(report) => *report,
+            DurableAttempt::NotBegun(why) => {
+                let mut report = self.perform(&mut request, Counted::Yes).await;
+                report.report.warnings.extend(why);
+                report
+            }
         }
     }
 }
 
 /// Says why a run cannot wait for a person.
-pub(super) fn cannot_ask(error: &DurableError) -> Warning {
+fn cannot_ask(error: &DurableError) -> Warning {
     Warning::Remark(format!("no person can be asked about its calls: {error}"))
 }

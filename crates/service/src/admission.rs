@@ -137,8 +137,8 @@ pub(super) async fn check_metrics_reader(
 
 /// The refusal, with where to log in.
 fn refused(service: &HttpService, refusal: Refusal) -> Response {
-    let mut response = refusal.into_response();
-    service.rules().oauth.iter().for_each(|oauth| oauth.challenge(&mut response));
+    let mut response = refusal.clone().into_response();
+    service.rules().oauth.iter().for_each(|oauth| oauth.challenge(&refusal, &mut response));
     response
 }
 
@@ -185,11 +185,20 @@ async fn authenticate(service: &HttpService, peer: Peer, headers: &HeaderMap) ->
     }
     if !headers.contains_key(header::AUTHORIZATION) {
         let signed_in = service.page_sessions().signed_in(headers, &service.rules(), Instant::now())?;
-        let (caller, session) = signed_in.ok_or(Refusal::Unauthorised)?;
+        let (caller, session) = signed_in.ok_or_else(|| no_credentials(service))?;
         return Ok(StreamRight { caller, session: Some(session) });
     }
-    let caller = holder(service, peer, bearer(headers).ok_or(Refusal::Unauthorised)?).await?;
+    let presented = bearer(headers).ok_or_else(|| no_credentials(service))?;
+    let caller = holder(service, peer, presented).await?;
     Ok(StreamRight { caller, session: None })
+}
+
+/// The refusal of a request without a key or token.
+fn no_credentials(service: &HttpService) -> Refusal {
+    match &service.rules().oauth {
+        Some(oauth) => Refusal::NoToken { issuer: oauth.issuer().to_owned() },
+        None => Refusal::Unauthorised,
+    }
 }
 
 /// The caller with this key or token. A wrong one counts as a failure of its address.
@@ -203,7 +212,11 @@ pub(super) async fn holder(service: &HttpService, peer: Peer, presented: &str) -
     };
     match caller {
         Ok(caller) => Ok(caller),
-        Err(TokenRefusal::Invalid) => Err(comparison.failed(Refusal::Unauthorised).await),
+        Err(TokenRefusal::Invalid) => {
+            let issuer = rules.oauth.as_ref().map(|oauth| oauth.issuer().to_owned());
+            let refusal = issuer.map_or(Refusal::Unauthorised, |issuer| Refusal::InvalidToken { issuer });
+            Err(comparison.failed(refusal).await)
+        }
         Err(TokenRefusal::InsufficientScope) => Err(Refusal::InsufficientScope),
         Err(TokenRefusal::NoKeys) => Err(Refusal::unavailable("the keys of the issuer can't be fetched")),
     }

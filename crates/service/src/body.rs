@@ -11,15 +11,22 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use serde_path_to_error::Segment;
 
 use super::caller_permits::{CallerPermit, CallerPermits};
 use super::refusal::Refusal;
 use super::{Caller, HttpService};
+use toolgate_mcp::{off_runtime, tree_bytes};
 use toolgate_wire::foreign_text::{clipped, head};
+use toolgate_wire::freed_bytes;
 
 /// The unit of the memory budget, in bytes.
 const BUDGET_UNIT: usize = 4 * 1024;
+
+/// The most bytes of memory of the tree of a part of a body.
+const MAX_TREE_BYTES: usize = 32 << 20;
 
 /// The memory budget that all bodies share, for one caller.
 #[derive(Debug, Clone)]
@@ -58,9 +65,28 @@ impl Share {
         self.0.try_grow(bytes.saturating_sub(self.0.amount()))
     }
 
+    /// The tree of a part of the body, counted in this share beside what it holds already. `pointer` names the part in an error.
+    pub(super) fn tree(&mut self, pointer: &str, part: &RawValue) -> Result<Value, Refusal> {
+        let text = part.get();
+        off_runtime(text.len(), || {
+            let bytes = tree_bytes(text, MAX_TREE_BYTES).map_err(|error| Refusal::field(pointer, error.to_string()))?;
+            // Lists grow by doubling: while it is built, a tree takes up to half as much again.
+            if !self.cover(self.0.amount().saturating_add(bytes + bytes / 2)) {
+                return Err(Refusal::unavailable(NO_MEMORY));
+            }
+            serde_json::from_str(text).map_err(|error| Refusal::field(pointer, bounded_message(&error)))
+        })
+    }
+
     /// Gives back what is beyond this many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         self.0.shrink_to(bytes.div_ceil(BUDGET_UNIT).saturating_mul(BUDGET_UNIT));
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        freed_bytes::note(self.0.amount());
     }
 }
 
@@ -74,7 +100,7 @@ pub(super) struct BodyLimits {
 /// A request body as a value; it holds the body's share of the memory budget until the handler has ended.
 pub(super) struct Received<T> {
     pub(super) value: T,
-    pub(super) _share: Share,
+    pub(super) share: Share,
 }
 
 impl<T: DeserializeOwned> FromRequest<HttpService> for Received<T> {
@@ -86,7 +112,7 @@ impl<T: DeserializeOwned> FromRequest<HttpService> for Received<T> {
         let budget =
             head.extensions.get::<Caller>().map_or_else(|| service.strangers_budget(), |it| service.budget(it));
         let (text, share) = read(&head.headers, body, service.body_limits(), &budget).await?;
-        Ok(Received { value: parse(&text)?, _share: share })
+        Ok(Received { value: parse(&text)?, share })
     }
 }
 
@@ -221,6 +247,23 @@ mod tests {
         let mut share = other.share();
         assert_eq!(other.cover(&mut share, 4 * BUDGET_UNIT), Ok(()));
         drop((shares, share));
+        assert_eq!(all.used(), 0);
+    }
+
+    #[test]
+    fn a_tree_is_counted_beside_its_text_and_bounded() {
+        let all = CallerPermits::new(64 << 20);
+        let mut share = Budget::new(all.clone(), "").share();
+        let lists = |count: usize| RawValue::from_string(format!("[{}1]", "[[]],".repeat(count))).expect("JSON");
+        assert!(share.cover(BUDGET_UNIT));
+        let (text, before) = (lists(20_000), all.used());
+        assert!(share.tree("/arguments", &text).is_ok());
+        assert!(all.used() > before + 10 * text.get().len(), "{} bytes are counted", all.used());
+        let too_large = share.tree("/arguments", &lists(1_000_000));
+        assert!(matches!(too_large, Err(Refusal::BadInput { pointer, .. }) if pointer == "/arguments"));
+        let mut other = Budget::new(CallerPermits::new(1 << 20), "").share();
+        assert_eq!(other.tree("/arguments", &text), Err(Refusal::unavailable(NO_MEMORY)));
+        drop(share);
         assert_eq!(all.used(), 0);
     }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -20,9 +20,10 @@ use super::caller_permits::CallerPermit;
 use super::limits::RequestedLimits;
 use super::messages::Whole;
 use super::messages::durable::{
-    DecisionBody, DecisionName, DecisionReply, DecisionsBody, DecisionsReply, DurableRunBody, RunListItem,
-    RunListReply, RunStateReply, RunStatusName,
+    DecisionBody, DecisionName, DecisionReply, DecisionsBody, DecisionsReply, DurableRunBody, MAX_DECISIONS,
+    RunListItem, RunListReply, RunStateReply, RunStatusName,
 };
+use super::path::Path;
 use super::refusal::Refusal;
 use super::run::{ProgramFields, answer, requested_functions};
 use super::stream_right::StreamRight;
@@ -41,8 +42,6 @@ const MAX_PAGE: usize = 200;
 const MAX_WEBHOOK: usize = 2000;
 /// How often the events of a run are looked for.
 const EVENT_INTERVAL: Duration = Duration::from_millis(500);
-/// Decisions in one request.
-const MAX_DECISIONS: usize = 1000;
 /// Bytes of the reason of a decision.
 const MAX_REASON: usize = 10_000;
 /// The longest id that is looked for; those of runs are shorter.
@@ -221,7 +220,7 @@ pub(super) async fn decide(
 ) -> Result<Response, Refusal> {
     let id = checked(id)?;
     let decisions = received.value.decisions.ok_or_else(|| Refusal::missing("/decisions"))?;
-    if decisions.is_empty() || decisions.len() > MAX_DECISIONS {
+    if decisions.is_empty() {
         return Err(Refusal::field("/decisions", format!("must have between 1 and {MAX_DECISIONS} decisions")));
     }
     let decisions = decisions.into_iter().enumerate().map(|(at, body)| decision(at, body));

@@ -28,7 +28,7 @@
 //! - [`doors`]: MCP over stdio, and MCP beside the HTTP service on one listener
 //! - `server`: [`listen`] and [`serve`]: connections, slow clients, graceful shutdown
 //! - `admission`, `caller`, `local_token`, `resource_server` with `issuer_keys`, `failed_keys`: who may send requests; `stream_right`: until when a stream of theirs lasts; `refusal`: every error response
-//! - `body`, `messages`, `limits`, `trace`: requests and replies; `measured_json`: replies counted before they are written; `caller_permits`: bounds that callers share
+//! - `path`, `body`, `messages`, `limits`, `trace`: requests and replies; `measured_json`: replies counted before they are written; `caller_permits`: bounds that callers share
 //! - `run`, `durable`, `results`, `rpc`, `websocket`, `status`, `openapi`, `metrics`: the endpoints; [`rpc_sessions`]: sessions of the RPC bridge and their stores
 //! - `inspect`: the routes that people look at; `page`: the page in the browser and who is signed in to it
 //!
@@ -52,6 +52,7 @@ mod messages;
 mod metrics;
 mod openapi;
 mod page;
+mod path;
 mod refusal;
 mod resource_server;
 mod results;

@@ -3,6 +3,7 @@
 //! Required fields are `Option`s, so that the error for an absent one can point to it; the schema marks them as required. No
 //! validation beyond types.
 
+mod bounded;
 pub(super) mod durable;
 
 use std::borrow::Cow;
@@ -14,11 +15,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_engine::EngineChoice;
+use toolgate_output::{Intent, MAX_INTENT_CHARS};
 use toolgate_run::{OUTPUT_SIZE, RunReport};
 use toolgate_wire::limits::MB;
 use toolgate_wire::{Limit, Profile, Report};
 
 use crate::rpc_sessions::SessionTtl;
+pub(super) use bounded::{BoundedList, FunctionNames};
 
 /// A program to run.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +35,7 @@ pub(super) struct RunBody {
     #[schemars(with = "Option<Map<String, Value>>")]
     pub(super) context: Option<Box<RawValue>>,
     /// The functions that the program may call; without a list, all that the caller may use.
-    pub(super) functions: Option<Vec<String>>,
+    pub(super) functions: Option<FunctionNames>,
     /// Time limit in milliseconds, including the time in the queue.
     #[schemars(with = "Option<u64>", range(min = Limit::Wall.spec().min, max = Limit::Wall.spec().max))]
     pub(super) timeout_ms: Option<Whole>,
@@ -48,7 +51,8 @@ pub(super) struct RunBody {
     #[schemars(with = "Option<u64>", range(min = *OUTPUT_SIZE.start(), max = *OUTPUT_SIZE.end()))]
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
-    pub(super) intent: Option<String>,
+    #[schemars(with = "Option<String>", length(max = MAX_INTENT_CHARS))]
+    pub(super) intent: Option<Intent>,
     /// Keeps the run, so that calls that need a person's approval wait for it: the reply is the report, or `paused` with the run's id.
     /// If absent, a run is kept when a rule may ask about one of its calls; `false`: such a call fails as `DENIED`.
     pub(super) durable: Option<bool>,
@@ -129,7 +133,8 @@ pub(super) struct ComputeRequest {
     #[schemars(with = "Option<u64>", range(min = *OUTPUT_SIZE.start(), max = *OUTPUT_SIZE.end()))]
     pub(super) max_output_size: Option<Whole>,
     /// What the caller is looking for, in a few words: a long value is reduced to the matching parts, in `output`.
-    pub(super) intent: Option<String>,
+    #[schemars(with = "Option<String>", length(max = MAX_INTENT_CHARS))]
+    pub(super) intent: Option<Intent>,
 }
 
 /// Distinguishes `null`, which is data, from an absent field.
@@ -319,8 +324,8 @@ pub(super) struct IndexReply {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SessionRequest {
     /// The functions that may be called in it.
-    #[schemars(required, with = "Vec<String>")]
-    pub(super) functions: Option<Vec<String>>,
+    #[schemars(required, with = "FunctionNames")]
+    pub(super) functions: Option<FunctionNames>,
     /// How long it lasts; five minutes if absent.
     #[schemars(with = "Option<u64>", range(min = SessionTtl::MIN_MS, max = SessionTtl::MAX_MS))]
     pub(super) ttl_ms: Option<Whole>,
@@ -346,7 +351,7 @@ pub(super) struct SessionReply {
 pub(super) struct RpcRequest {
     /// Its arguments, by position.
     #[schemars(required, with = "Vec<Value>")]
-    pub(super) args: Option<Vec<Value>>,
+    pub(super) args: Option<Box<RawValue>>,
 }
 
 /// The outcome of a function: one of the two members.

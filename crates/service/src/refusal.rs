@@ -76,6 +76,23 @@ pub(super) enum Refusal {
          and call a function of that session before it ends"
     )]
     UnauthorisedInSession,
+    /// The same where callers present tokens of an issuer, for a request without one.
+    #[error("not authorised: {}", token_of(.issuer))]
+    NoToken { issuer: String },
+    /// The same for a request with a token that opens nothing. Names no reason either.
+    #[error("not authorised: the token is not accepted; {}", token_of(.issuer))]
+    InvalidToken { issuer: String },
+    /// A key that does not sign a browser in where callers present tokens of an issuer.
+    #[error(
+        "not signed in: give a key of the configuration (toolgate.http.keys), or open the link that `toolgate ui` prints"
+    )]
+    NotSignedIn,
+    /// A link that signs no browser in: no reason is named here either.
+    #[error(
+        "not signed in: a link signs one browser in, once, within {} minutes; run `toolgate ui` for another one",
+        .0.as_secs() / 60
+    )]
+    LinkNotValid(Duration),
     #[error("the token has no scope that opens anything")]
     InsufficientScope,
     #[error("without API keys only this machine may connect (toolgate.http.keys)")]
@@ -113,11 +130,21 @@ pub(super) enum Refusal {
     #[error("too many wrong keys or tokens came from your address")]
     TooManyWrongKeys { retry_after: Duration },
     #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
     Busy(String),
     #[error("{message}")]
     Unavailable { message: String, retry_after: Duration },
     #[error("internal error of the service")]
     Internal,
+}
+
+/// What to send where tokens of an issuer are accepted.
+fn token_of(issuer: &str) -> String {
+    format!(
+        "send the header `authorization: Bearer TOKEN`, where TOKEN is an access token of {issuer} for this service or a key \
+         of the configuration"
+    )
 }
 
 impl Refusal {
@@ -140,7 +167,12 @@ impl Refusal {
         match self {
             Refusal::BadInput { .. } => "INVALID_INPUT",
             Refusal::BadRequest(_) => "BAD_REQUEST",
-            Refusal::Unauthorised | Refusal::UnauthorisedInSession => "UNAUTHORIZED",
+            Refusal::Unauthorised
+            | Refusal::UnauthorisedInSession
+            | Refusal::NoToken { .. }
+            | Refusal::InvalidToken { .. }
+            | Refusal::NotSignedIn
+            | Refusal::LinkNotValid(_) => "UNAUTHORIZED",
             Refusal::NotLocal
             | Refusal::ForeignHost(_)
             | Refusal::ForeignOrigin(_)
@@ -153,6 +185,7 @@ impl Refusal {
             | Refusal::NoSuch(_) => "NOT_FOUND",
             Refusal::InsufficientScope => "FORBIDDEN",
             Refusal::MethodNotAllowed { .. } => "METHOD_NOT_ALLOWED",
+            Refusal::Conflict(_) => "CONFLICT",
             Refusal::TooSlow(_) => "REQUEST_TIMEOUT",
             Refusal::TooLarge(_) => "TOO_LARGE",
             Refusal::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",
@@ -166,7 +199,12 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Refusal::BadInput { .. } | Refusal::BadRequest(_) => StatusCode::BAD_REQUEST,
-            Refusal::Unauthorised | Refusal::UnauthorisedInSession => StatusCode::UNAUTHORIZED,
+            Refusal::Unauthorised
+            | Refusal::UnauthorisedInSession
+            | Refusal::NoToken { .. }
+            | Refusal::InvalidToken { .. }
+            | Refusal::NotSignedIn
+            | Refusal::LinkNotValid(_) => StatusCode::UNAUTHORIZED,
             Refusal::NotLocal
             | Refusal::ForeignHost(_)
             | Refusal::ForeignOrigin(_)
@@ -179,6 +217,7 @@ impl Refusal {
             | Refusal::NoSuch(_) => StatusCode::NOT_FOUND,
             Refusal::InsufficientScope => StatusCode::FORBIDDEN,
             Refusal::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Conflict(_) => StatusCode::CONFLICT,
             Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -197,6 +236,15 @@ impl Refusal {
             | Refusal::TooManyWrongKeys { retry_after }
             | Refusal::Unavailable { retry_after, .. } => Some(*retry_after),
             Refusal::Busy(_) => Some(DEFAULT_RETRY_AFTER),
+            _ => None,
+        }
+    }
+
+    /// The error of a `Bearer` challenge (RFC 6750, section 3); none for a request that had no token.
+    pub(super) fn bearer_error(&self) -> Option<&'static str> {
+        match self {
+            Refusal::InvalidToken { .. } => Some("invalid_token"),
+            Refusal::InsufficientScope => Some("insufficient_scope"),
             _ => None,
         }
     }
@@ -221,7 +269,14 @@ impl IntoResponse for Refusal {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)));
         }
         match self {
-            Refusal::Unauthorised | Refusal::UnauthorisedInSession => {
+            // Completed with where to log in, if tokens of an issuer are accepted.
+            Refusal::Unauthorised
+            | Refusal::UnauthorisedInSession
+            | Refusal::NoToken { .. }
+            | Refusal::InvalidToken { .. }
+            | Refusal::NotSignedIn
+            | Refusal::LinkNotValid(_)
+            | Refusal::InsufficientScope => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Refusal::UpgradeRequired => {
@@ -278,14 +333,16 @@ impl From<DurableError> for Refusal {
             DurableError::NoWebhooks => Refusal::field("/webhook", error.to_string()),
             DurableError::Fork(fault) => Refusal::field("/from", fault.to_string()),
             DurableError::BadDecision { at, message } => Refusal::field(format!("/decisions/{at}"), message),
-            DurableError::Stopping
-            | DurableError::NoStore
-            | DurableError::NotEnded(_)
-            | DurableError::Unreadable(_)
+            // The same request is refused again as long as the run is as it is.
+            DurableError::NotEnded(_)
+            | DurableError::NoReplay(_)
             | DurableError::Forgotten { .. }
             | DurableError::Truncated { .. }
             | DurableError::TooManyCorrections { .. }
-            | DurableError::BeingCorrected { .. }
+            | DurableError::BeingCorrected { .. } => Refusal::Conflict(error.to_string()),
+            DurableError::Stopping
+            | DurableError::NoStore
+            | DurableError::Unreadable(_)
             | DurableError::Open(_)
             | DurableError::Store(_) => Refusal::unavailable(error.to_string()),
         }

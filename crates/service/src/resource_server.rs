@@ -1,22 +1,24 @@
 //! The HTTP service as an OAuth resource server: callers present tokens of the configured issuer instead of keys.
 //!
 //! A token is a JWT that the issuer signed for this service: signature, `iss`, `aud`, `exp` and `nbf` are checked, with an
-//! asymmetric algorithm only. Its scopes decide what the caller may use. The metadata document (RFC 9728) tells clients where
+//! asymmetric algorithm only, and a token with critical extensions (`crit`) is refused. Its scopes decide what the caller may use. The metadata document (RFC 9728) tells clients where
 //! to log in, and every refusal names it. Tokens are never passed on and never logged. The keys of the issuer are those of
 //! `issuer_keys`.
 
 use std::fmt;
 use std::sync::Arc;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error as JwtError, ErrorKind};
 use jsonwebtoken::signature::{Error as SignatureError, Verifier};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, Validation, decode, decode_header};
 use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolgate_config::checked::{HttpOAuth, OAuthScope};
 use toolgate_config::values::Glob;
 use toolgate_run::durable::fairness_of;
@@ -25,6 +27,7 @@ use url::Url;
 
 use super::caller::Caller;
 use super::issuer_keys::{IssuerKeys, KeyTimes};
+use super::refusal::Refusal;
 
 /// The longest token that is looked at, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
@@ -108,13 +111,17 @@ impl ResourceServer {
         })
     }
 
-    /// Tells a refused client where to log in, and for what.
-    pub(super) fn challenge(&self, response: &mut Response) {
-        let error = match response.status() {
-            StatusCode::UNAUTHORIZED => "",
-            StatusCode::FORBIDDEN => r#"error="insufficient_scope", "#,
-            _ => return,
-        };
+    /// Who issues the tokens that are accepted.
+    pub(super) fn issuer(&self) -> &str {
+        &self.settings.issuer
+    }
+
+    /// Tells a refused client where to log in, and for what; a client that sent a token, also what is wrong with it.
+    pub(super) fn challenge(&self, refusal: &Refusal, response: &mut Response) {
+        if !response.headers().contains_key(header::WWW_AUTHENTICATE) {
+            return;
+        }
+        let error = refusal.bearer_error().map(|error| format!(r#"error="{error}", "#)).unwrap_or_default();
         let scopes: Vec<&str> = self.settings.scopes.keys().map(String::as_str).collect();
         let scope = if scopes.is_empty() { String::new() } else { format!(r#"scope="{}", "#, scopes.join(" ")) };
         let value = format!(r#"Bearer {error}{scope}resource_metadata="{}""#, self.metadata_url);
@@ -129,7 +136,7 @@ impl ResourceServer {
             return Err(TokenRefusal::Invalid);
         }
         let header = decode_header(token).map_err(|_| TokenRefusal::Invalid)?;
-        if !ALGORITHMS.contains(&header.alg) {
+        if !ALGORITHMS.contains(&header.alg) || has_critical_extensions(token) {
             return Err(TokenRefusal::Invalid);
         }
         let key = self.keys.key(header.kid.as_deref()).await?;
@@ -162,6 +169,15 @@ impl ResourceServer {
         }
         Ok(Caller::Token(Arc::new(TokenCaller { name, scope })))
     }
+}
+
+/// Whether the header of a token has `crit`, whatever its value: it names extensions that must be understood (RFC 7515, section
+/// 4.1.11), and none is supported here. A header that cannot be read counts as one that has it.
+fn has_critical_extensions(token: &str) -> bool {
+    let header = token.split('.').next().unwrap_or_default();
+    let header = BASE64_URL_SAFE_NO_PAD.decode(header).ok();
+    let header = header.and_then(|header| serde_json::from_slice::<Map<String, Value>>(&header).ok());
+    header.is_none_or(|header| header.contains_key("crit"))
 }
 
 /// Where the metadata of a resource is: the well-known part before its path.
@@ -270,5 +286,15 @@ mod tests {
         let well_known = "https://t.example/.well-known/oauth-protected-resource";
         assert_eq!(metadata_url("https://t.example/mcp"), format!("{well_known}/mcp"));
         assert_eq!(metadata_url("https://t.example"), well_known);
+    }
+
+    #[test]
+    fn a_header_with_crit_has_critical_extensions_whatever_its_value() {
+        let has = |header: &str| has_critical_extensions(&format!("{}.e30.", BASE64_URL_SAFE_NO_PAD.encode(header)));
+        for header in [r#"{"crit":["exp"]}"#, r#"{"crit":null}"#, r#"{"crit":[],"alg":"ES256"}"#, "[]", "no JSON"] {
+            assert!(has(header), "{header}");
+        }
+        assert!(!has(r#"{"alg":"ES256","kid":"crit"}"#));
+        assert!(has_critical_extensions("ä.e30."));
     }
 }

@@ -5,7 +5,7 @@
 //! gives it over MCP.
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use serde_json::value::RawValue;
 use toolgate_output::results::{KeyPath, LineRange, ReadError, ReadSubject, Reading, ResultStore};
@@ -13,6 +13,7 @@ use url::form_urlencoded;
 
 use super::body::escaped;
 use super::messages::{ResultReply, Whole};
+use super::path::Path;
 use super::refusal::Refusal;
 use super::run::{answer, output_size};
 use super::{Caller, HttpService};

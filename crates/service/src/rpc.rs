@@ -9,16 +9,18 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::Extension;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ring::digest::{SHA256, digest};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::admission::Peer;
 use super::body;
 use super::caller::bearer;
 use super::messages::{RpcReply, RpcRequest, SessionReply, SessionRequest};
+use super::path::Path;
 use super::refusal::{Refusal, Shown};
 use super::run::{answer, named};
 use super::{Caller, HttpService, trace};
@@ -76,7 +78,7 @@ pub(super) async fn revoke(
 pub(super) async fn call(
     State(service): State<HttpService>,
     peer: Peer,
-    path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
+    path: Result<Path<(String, String)>, Refusal>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -90,12 +92,15 @@ pub(super) async fn call(
         authorised => authorised?,
     };
     service.rates().take(&caller, started)?;
-    let (text, _share) = body::read(&headers, body, service.rpc_limits(), &service.budget(&caller)).await?;
+    let (text, mut share) = body::read(&headers, body, service.rpc_limits(), &service.budget(&caller)).await?;
     if started.elapsed() > REAUTHORISE_AFTER {
         (grant, caller) = authorise(&service, &id, token, &function).await?;
     }
     let request: RpcRequest = body::parse(&text)?;
     let args = request.args.ok_or_else(|| Refusal::missing("/args"))?;
+    let Value::Array(args) = share.tree("/args", &args)? else {
+        return Err(Refusal::field("/args", "must be a list"));
+    };
     let cancel = service.shutdown().abort.child_token();
     let _cancel_on_drop = cancel.clone().drop_guard();
     let context = CallContext { cancel, deadline: Some(end_of(&grant)), ..CallContext::default() };

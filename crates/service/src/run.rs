@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use toolgate_engine::{Engine, EngineChoice};
-use toolgate_wire::{CallerScope, Code, Outcome, Profile, Report};
+use toolgate_wire::{CallerScope, Code, Outcome, Profile};
 
 use super::body::{Budget, Received, Share};
 use super::limits::RequestedLimits;
@@ -23,9 +23,10 @@ use super::refusal::Refusal;
 use super::trace::origin;
 use super::{Caller, HttpService};
 use toolgate_functions::Registry;
-use toolgate_output::OutputSettings;
+use toolgate_mcp::off_runtime;
+use toolgate_output::{Intent, OutputSettings};
 use toolgate_run::stage::Staging;
-use toolgate_run::{Door, Durability, OUTPUT_SIZE, RunReport, RunRequest, Runner};
+use toolgate_run::{Door, Durability, OUTPUT_SIZE, Route, RunReport, RunRequest, Runner};
 
 pub(super) async fn run(
     State(service): State<HttpService>,
@@ -153,12 +154,12 @@ pub(super) fn output_size(Whole(bytes): Whole) -> Result<u64, Refusal> {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     max_size: Option<u64>,
-    intent: Option<String>,
+    intent: Option<Intent>,
 }
 
 impl Output {
     /// The options of a request, if the size is in range.
-    pub(super) fn checked(max_output_size: Option<Whole>, intent: Option<String>) -> Result<Self, Refusal> {
+    pub(super) fn checked(max_output_size: Option<Whole>, intent: Option<Intent>) -> Result<Self, Refusal> {
         Ok(Output { max_size: max_output_size.map(output_size).transpose()?, intent })
     }
 }
@@ -213,30 +214,30 @@ impl HttpService {
         output: &Output,
     ) -> Result<RunReply, Refusal> {
         let runner = self.runner();
-        refused(&run.report, runner.engine(), engine)?;
+        refused(&run, runner.engine(), engine)?;
         if output.max_size.is_none() && output.intent.is_none() {
             return Ok(RunReply::whole(run));
         }
         let default = runner.output();
         let max = output.max_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
         let settings = OutputSettings { max_output_size: max.unwrap_or(default.max_output_size), ..default };
-        let shaped = runner.shape(&run, caller, &settings, output.intent.as_deref());
+        let bytes = run.report.value().map_or(0, |value| value.get().len());
+        let shaped = off_runtime(bytes, || runner.shape(&run, caller, &settings, output.intent.as_deref()));
         Ok(RunReply::shaped(run, shaped.map(OutputReply::from)))
     }
 }
 
-/// Refuses a run for which there was no sandbox: then the service failed, not the program.
-fn refused(report: &Report, engine: &Engine, requested: Option<EngineChoice>) -> Result<(), Refusal> {
-    match &report.outcome {
-        // A disposed or missing engine stays unavailable; a busy one does not.
-        Outcome::Failed(failure)
-            if failure.code == Code::Unavailable && (engine.is_disposed() || engine.lacks(requested)) =>
-        {
-            Err(Refusal::unavailable(failure.message.clone()))
-        }
-        Outcome::Failed(failure) if failure.code == Code::Unavailable => Err(Refusal::Busy(failure.message.clone())),
-        Outcome::Returned(_) | Outcome::Failed(_) => Ok(()),
+/// Refuses a run for which there was no sandbox or no store: then the service failed, not the program.
+fn refused(run: &RunReport, engine: &Engine, requested: Option<EngineChoice>) -> Result<(), Refusal> {
+    let Outcome::Failed(failure) = &run.report.outcome else { return Ok(()) };
+    if failure.code != Code::Unavailable {
+        return Ok(());
     }
+    // A disposed or missing engine stays unavailable, and so does a store that refused the run; a busy one does not.
+    if engine.is_disposed() || engine.lacks(requested) || run.route == Route::Refused {
+        return Err(Refusal::unavailable(failure.message.clone()));
+    }
+    Err(Refusal::Busy(failure.message.clone()))
 }
 
 /// Bytes of a reply with their share of the memory budget, which is returned once all are sent.
@@ -263,4 +264,22 @@ pub(super) fn counted(budget: &Budget, bytes: Vec<u8>) -> Result<Body, Refusal> 
     let mut share = budget.share();
     budget.cover(&mut share, bytes.len())?;
     Ok(Body::from(Bytes::from_owner(Counted { bytes, _share: share })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolgate_engine::IsolationMode;
+
+    /// The service has no place for the run: that is no queue which becomes shorter.
+    #[tokio::test]
+    async fn a_run_that_the_store_refuses_is_unavailable() {
+        let engine = Engine::builder().workers_ahead(0).isolation(IsolationMode::Thread).build().expect("an engine");
+        let full = || RunReport::refused(Code::Unavailable, "the journal's store is full");
+        let refusal = |run: &RunReport| refused(run, &engine, None).expect_err("refused");
+        assert_eq!(refusal(&full()), Refusal::unavailable("the journal's store is full"));
+        let mut waits = full();
+        waits.route = Route::Script;
+        assert_eq!(refusal(&waits), Refusal::Busy("the journal's store is full".to_owned()), "as of an engine");
+    }
 }

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::freed_bytes;
+
 /// A bound on bytes held at one time. Clones share it.
 #[derive(Clone)]
 pub struct ByteBudget(Arc<Node>);
@@ -287,6 +289,7 @@ impl BytePermit {
         let excess = self.bytes.saturating_sub(bytes);
         self.budget.levels().for_each(|level| level.give_back(excess));
         self.bytes -= excess;
+        freed_bytes::note(excess);
     }
 
     /// Moves the bytes to another budget, after those that wait there. Parents that both budgets share keep counting the

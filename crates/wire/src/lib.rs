@@ -12,6 +12,7 @@
 //! - [`scope`]: who asks for a run, and what that caller may use
 //! - [`addresses`]: which IP addresses are public
 //! - [`byte_budget`]: how many bytes the host holds for a run, a caller, a backend or all of them
+//! - [`freed_bytes`]: how many of these were given back
 //! - [`caller_shares`]: how much of a bound each caller has
 //! - [`calendar`]: dates and times of day in UTC
 //! - [`http_text`]: headers of the connection, percent-encoded text
@@ -29,6 +30,7 @@ pub mod caller_shares;
 pub mod codec;
 pub mod foreign_text;
 pub mod frame;
+pub mod freed_bytes;
 pub mod http_text;
 pub mod limits;
 pub mod outcome;

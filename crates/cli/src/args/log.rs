@@ -17,7 +17,7 @@ pub(crate) enum AuditCommand {
     Verify(AuditVerifyArgs),
     /// Show calls of the audit log, the last ones first: who, what, which rule, who approved it
     ///
-    /// Of the log itself; archives are read by `verify` alone.
+    /// Of the log and its archives.
     Show(AuditShowArgs),
 }
 

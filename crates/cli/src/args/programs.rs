@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use toolgate_engine::{EngineChoice, IsolationMode};
+use toolgate_output::Intent;
 use toolgate_output::results::{KeyPath, LineRange};
 use toolgate_wire::{LimitRequest, Profile};
 
@@ -37,7 +38,7 @@ pub(crate) struct RunArgs {
     pub(crate) no_servers: bool,
     /// Keep only the parts of a long result that have to do with this
     #[arg(long, value_name = "TEXT")]
-    pub(crate) intent: Option<String>,
+    pub(crate) intent: Option<Intent>,
     /// The most bytes of result to print; the rest is kept
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) max_output: Option<u64>,
@@ -213,7 +214,7 @@ pub(crate) struct ComputeArgs {
     pub(crate) bounds: Bounds,
     /// Keep only the parts of a long result that have to do with this
     #[arg(long, value_name = "TEXT")]
-    pub(crate) intent: Option<String>,
+    pub(crate) intent: Option<Intent>,
     /// The most bytes of result to print; the rest is kept
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) max_output: Option<u64>,

@@ -1,12 +1,11 @@
 //! `toolgate audit verify`: whether the audit log is as it was written. `toolgate audit show`: the calls in it.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_audit::{BrokenLog, Verified};
+use toolgate_audit::{BrokenLog, LogFiles, LogLine, Verified};
 use toolgate_config::{Env, lookup};
 use toolgate_wire::foreign_text::head;
 
@@ -33,36 +32,56 @@ pub(crate) fn verify(args: &AuditVerifyArgs) -> anyhow::Result<Exit> {
     Ok(if verified.is_ok_and(|verified| verified.has_expected) { Exit::Done } else { Exit::Failed })
 }
 
-/// The calls of the log, the last ones first.
+/// The calls of the log and its archives, the last ones first.
 pub(crate) fn show(args: &AuditShowArgs) -> anyhow::Result<Exit> {
     let file = file(args.file.as_deref(), args.servers.config.as_deref())?;
-    let name = escape::line(&file.to_string_lossy()).into_owned();
-    let opened = File::open(&file).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Usage(absent(&file)),
-        _ => Usage(format!("cannot read {name}: {error}")),
-    })?;
-    let mut shown: VecDeque<(String, Value)> = VecDeque::new();
-    for line in BufReader::new(opened).split(b'\n') {
-        // A line that a killed process did not finish is no record.
-        let line = String::from_utf8(line?).unwrap_or_default();
-        let Ok(record) = serde_json::from_str::<Value>(&line) else { continue };
-        if is_asked_for(args, &record) {
-            if shown.len() >= args.lines.max(1) {
-                shown.pop_front();
-            }
-            shown.push_back((line, record));
-        }
+    let files = LogFiles::find(&file).map_err(|error| cannot_read(&file, &error))?;
+    if files.count() == 0 {
+        return Err(Usage(absent(&file)).into());
     }
+    let shown = last_calls(args, files)?;
     if args.json {
-        shown.iter().rev().try_for_each(|(line, _)| out(escape::json(line)))?;
+        shown.iter().try_for_each(|(line, _)| out(escape::json(line)))?;
     } else if shown.is_empty() {
-        note(format_args!("no such call in {name}"));
+        note(format_args!("no such call in {} and its archives", escape::line(&file.to_string_lossy())));
     } else {
-        let rows: Vec<Vec<String>> = shown.iter().rev().map(|(_, record)| row(record)).collect();
+        let rows: Vec<Vec<String>> = shown.iter().map(|(_, record)| row(record)).collect();
         let heads = ["time", "who", "client", "run", "call", "outcome", "policy", "by"];
         out(table(&heads, &rows, Style::stdout()))?;
     }
     Ok(Exit::Done)
+}
+
+/// As many calls as are asked for, the last ones first. Files that are older than these are not read.
+fn last_calls(args: &AuditShowArgs, files: LogFiles) -> anyhow::Result<Vec<(String, Value)>> {
+    let wanted = args.lines.max(1);
+    let mut shown = Vec::new();
+    for (path, opened) in files.newest_first() {
+        let unreadable = |error: std::io::Error| cannot_read(&path, &error);
+        let room = wanted - shown.len();
+        let mut last: VecDeque<(String, Value)> = VecDeque::new();
+        for line in toolgate_audit::lines(opened.map_err(unreadable)?) {
+            // A line that a killed process did not finish is no record, and neither is one that no writer makes.
+            let LogLine::Whole(line) = line.map_err(unreadable)? else { continue };
+            let line = String::from_utf8(line).unwrap_or_default();
+            let Ok(record) = serde_json::from_str::<Value>(&line) else { continue };
+            if is_asked_for(args, &record) {
+                if last.len() == room {
+                    last.pop_front();
+                }
+                last.push_back((line, record));
+            }
+        }
+        shown.extend(last.into_iter().rev());
+        if shown.len() == wanted {
+            break;
+        }
+    }
+    Ok(shown)
+}
+
+fn cannot_read(file: &Path, error: &std::io::Error) -> Usage {
+    Usage(format!("cannot read {}: {error}", escape::line(&file.to_string_lossy())))
 }
 
 fn is_asked_for(args: &AuditShowArgs, record: &Value) -> bool {

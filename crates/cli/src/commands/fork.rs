@@ -12,7 +12,7 @@ use super::servers::Opened;
 use super::{Exit, Usage};
 use crate::args::runs::ForkArgs;
 use crate::print::report::{Origin, Shown};
-use crate::print::{Style, escape, ledger, note};
+use crate::print::{Style, counted, escape, ledger, note};
 use crate::runner::cancel_on_signal;
 
 pub(crate) fn fork(args: &ForkArgs) -> anyhow::Result<Exit> {
@@ -45,10 +45,14 @@ fn announce(args: &ForkArgs, forked: &ForkedRun) {
         return;
     }
     let style = Style::stderr();
-    note(style.faint(format_args!("the run {} keeps {} answered calls", escape::line(&forked.run), args.from)));
+    let kept = counted(args.from, "answered call");
+    note(style.faint(format_args!("the run {} keeps {kept}", escape::line(&forked.run))));
     if forked.left_out > 0 {
-        let again = format_args!("{} effects of the earlier run are not kept and may be made again", forked.left_out);
-        note(format_args!("{} {again}", style.warn("warning:")));
+        let effects = counted(forked.left_out, "effect");
+        let warning = style.warn("warning:");
+        note(format_args!(
+            "{warning} {effects} of the earlier run may be made again, because the fork does not keep them"
+        ));
     }
 }
 

@@ -1,10 +1,11 @@
 //! `toolgate run --record` and `toolgate replay`: a run as a file, and the run again from it, without tools or network unless
 //! `--live` asks for them.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+pub(crate) mod cassette_file;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -22,6 +23,7 @@ use toolgate_run::{
 };
 use toolgate_wire::{Code, LimitRequest, Profile};
 
+use self::cassette_file::CassetteFile;
 use super::servers::{Opened, spinner};
 use super::{Exit, Usage};
 use crate::args::programs::{LiveCalls, ReplayArgs};
@@ -35,14 +37,20 @@ use crate::tools;
 pub(crate) struct Recording {
     id: String,
     recorder: Arc<MemoryRecorder>,
+    path: PathBuf,
+    file: CassetteFile,
 }
 
 impl Recording {
     /// Records a program that is about to run.
-    pub(crate) fn of(profile: Profile, code: &str) -> Self {
+    ///
+    /// # Errors
+    /// If the cassette cannot be written there: the program is not run then.
+    pub(crate) fn at(path: &Path, profile: Profile, code: &str) -> Result<Self, Usage> {
+        let file = CassetteFile::at(path).map_err(|error| Usage(format!("{}: {error}", cannot_write(path))))?;
         let id = execution_id();
         let facts = RunFacts { run: id.clone(), profile, code: code.to_owned(), caller: String::new(), request: None };
-        Recording { id, recorder: MemoryRecorder::new(facts) }
+        Ok(Recording { id, recorder: MemoryRecorder::new(facts), path: path.to_owned(), file })
     }
 
     /// The same request, recorded.
@@ -51,7 +59,7 @@ impl Recording {
     }
 
     /// Writes the cassette of the run that has ended, with stand-ins for secrets, among them those of its configuration.
-    pub(crate) fn save(self, run: &mut RunReport, path: &Path, config: Option<&Checked>) -> anyhow::Result<()> {
+    pub(crate) fn save(self, run: &mut RunReport, config: Option<&Checked>) -> anyhow::Result<()> {
         run.report.warnings.extend(self.recorder.remark());
         let mut record = self.recorder.finish(&serde_json::to_string(run)?);
         let style = Style::stderr();
@@ -60,15 +68,18 @@ impl Recording {
             return Ok(());
         }
         let secrets = Redaction::new(config.map(secret_values).unwrap_or_default()).apply(&mut record)?;
-        // What a program got and said is for its user, secrets or not.
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-        let file = file.with_context(|| format!("cannot write {}", escape::text(&path.to_string_lossy())))?;
-        cassette::write(&record, &mut BufWriter::new(file))?;
-        let redacted = if secrets > 0 { format!("; {secrets} secrets became stand-ins") } else { String::new() };
-        let path = path.to_string_lossy();
+        let written = self.file.write(&|out| cassette::write(&record, out));
+        written.with_context(|| cannot_write(&self.path))?;
+        let redacted = if secrets > 0 { format!("; secrets that became stand-ins: {secrets}") } else { String::new() };
+        let path = self.path.to_string_lossy();
         note(style.faint(format_args!("recorded: toolgate replay {}{redacted}", escape::text(&path))));
         Ok(())
     }
+}
+
+/// What is said of a file that cannot be written.
+pub(super) fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", escape::text(&path.to_string_lossy()))
 }
 
 /// `toolgate replay`.

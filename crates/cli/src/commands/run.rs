@@ -38,8 +38,9 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
 
     let config = configuration_of(&args, &code)?;
     let over_servers = config.as_ref().is_some_and(|it| it.servers == ServerUse::Started);
+    // Before the program runs: its effects cannot be taken back where its cassette cannot be written.
+    let recording = args.record.as_ref().map(|path| Recording::at(path, profile, &code)).transpose()?;
     let console = (!args.output.json).then(Console::start).transpose()?;
-    let recording = args.record.as_ref().map(|_| Recording::of(profile, &code));
     // The run takes its configuration; what of it is secret is looked up after the run, which may log in.
     let recorded_config = recording.as_ref().and(config.as_ref()).map(|it| it.config.clone());
     let (mut run, settings) = match text(context).and_then(object) {
@@ -69,9 +70,16 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
     if let Some(console) = console {
         console.finish();
     }
-    if let (Some(recording), Some(path)) = (recording, &args.record) {
-        recording.save(&mut run, path, recorded_config.as_ref())?;
-    }
+    let saved = recording.map_or(Ok(()), |recording| recording.save(&mut run, recorded_config.as_ref()));
+    let shown = Shown { run, origin: Origin { name: program.to_string(), code } };
+    // What the run did is printed whether or not its cassette could be written.
+    let end = print(&args, shown, over_servers, settings);
+    saved.and(end)
+}
+
+/// Prints how the run ended, as far as it was not printed meanwhile.
+fn print(args: &RunArgs, shown: Shown, over_servers: bool, settings: OutputSettings) -> anyhow::Result<Exit> {
+    let run = &shown.run;
     if let Some(paused) = run.paused.as_ref().filter(|_| !args.output.json) {
         return Ok(fork::waits(paused));
     }
@@ -84,7 +92,6 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Done);
         }
     }
-    let shown = Shown { run, origin: Origin { name: program.to_string(), code } };
     let has_tools = args.tools.is_some() || over_servers || !shown.run.report.calls.is_empty();
     let in_part = args.max_output.is_some() || args.intent.is_some();
     if args.output.json || !(has_tools || in_part) {

@@ -2,9 +2,6 @@
 //!
 //! No run is executed here: a decision or an abort is written to the store, and a service with the same store acts on it.
 
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,6 +19,8 @@ use toolgate_run::durable::{About, CallDecision, DecisionKind, PendingView, even
 use toolgate_wire::CallId;
 use toolgate_wire::foreign_text::head;
 
+use super::replay::cannot_write;
+use super::replay::cassette_file::CassetteFile;
 use super::servers::{configuration, table};
 use super::{Exit, Usage};
 use crate::args::runs::{
@@ -29,7 +28,7 @@ use crate::args::runs::{
     ShowRunArgs, Status,
 };
 use crate::args::servers::Servers;
-use crate::print::{Style, escape, note, out, pretty};
+use crate::print::{Style, counted, escape, note, out, pretty};
 
 /// Runs that are read at one time, where all are looked through.
 const PAGE: usize = 1_000;
@@ -186,7 +185,7 @@ async fn prune(args: &PruneArgs, store: &RunStore) -> anyhow::Result<Exit> {
     if args.store.json {
         out(json!({ "forgotten": forgotten }))?;
     } else {
-        note(format_args!("{forgotten} runs were forgotten"));
+        note(format_args!("forgot {}", counted(forgotten, "run")));
     }
     Ok(Exit::Done)
 }
@@ -194,6 +193,8 @@ async fn prune(args: &PruneArgs, store: &RunStore) -> anyhow::Result<Exit> {
 /// Writes a run with stand-ins for secrets, among them these.
 async fn export(args: &ExportArgs, store: &RunStore, secrets: Vec<String>) -> anyhow::Result<Exit> {
     let row = find(store, &args.run).await?;
+    let file =
+        args.output.as_ref().map(|path| CassetteFile::at(path).with_context(|| cannot_write(path))).transpose()?;
     let mut record = store.journal.load(&row.run).await?;
     let secrets = Redaction::new(secrets).apply(&mut record)?;
     let mut bytes = Vec::new();
@@ -202,19 +203,12 @@ async fn export(args: &ExportArgs, store: &RunStore, secrets: Vec<String>) -> an
     } else {
         cassette::write(&record, &mut bytes)?;
     }
-    match &args.output {
-        Some(path) => {
-            // What a program got and said is for its user, secrets or not.
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-            let file = file.with_context(|| format!("cannot write {}", escape::text(&path.to_string_lossy())))?;
-            let mut file = BufWriter::new(file);
-            file.write_all(&bytes)?;
-            file.flush()?;
-        }
-        None => out(String::from_utf8_lossy(&bytes).trim_end())?,
+    match (file, &args.output) {
+        (Some(file), Some(path)) => file.write(&|out| out.write_all(&bytes)).with_context(|| cannot_write(path))?,
+        _ => out(String::from_utf8_lossy(&bytes).trim_end())?,
     }
     if secrets > 0 {
-        note(format_args!("{secrets} secrets became stand-ins"));
+        note(format_args!("secrets that became stand-ins: {secrets}"));
     }
     Ok(Exit::Done)
 }

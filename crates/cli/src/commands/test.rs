@@ -2,9 +2,8 @@
 //! socket opened.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +18,11 @@ use toolgate_journal::{cassette, report};
 use toolgate_run::{FixedEnvironment, RecordedRun, ReplayHost, RunRequest, Runner, replay_engine};
 use toolgate_wire::Code;
 
-use super::replay::request;
+use super::replay::cassette_file::CassetteFile;
+use super::replay::{cannot_write, request};
 use super::{Exit, Usage};
 use crate::args::programs::TestArgs;
-use crate::print::{Style, escape, note, out};
+use crate::print::{Style, counted, escape, note, out};
 use crate::tools;
 
 /// Folders below the one that is named.
@@ -63,8 +63,7 @@ pub(crate) fn test(args: &TestArgs) -> anyhow::Result<Exit> {
     runtime.shutdown_background();
     let tested = tested?;
     if let Some(path) = &args.junit {
-        let shown = escape::text(&path.to_string_lossy()).into_owned();
-        std::fs::write(path, junit(&tested)).with_context(|| format!("cannot write {shown}"))?;
+        std::fs::write(path, junit(&tested)).with_context(|| cannot_write(path))?;
     }
     print(&tested, args.json)
 }
@@ -110,7 +109,8 @@ async fn one(runner: &Runner, path: &Path, update: bool) -> anyhow::Result<Passe
             Some(failure) => anyhow::bail!("{}: {}", failure.code, failure.message),
             None if update => {
                 replace_report(&mut record, &text);
-                rewrite(path, &record)?;
+                let written = CassetteFile::at(path).and_then(|file| file.write(&|out| cassette::write(&record, out)));
+                written.with_context(|| cannot_write(path))?;
                 Ok(Passed::Updated)
             }
             None => anyhow::bail!("the replay differs from the record: {difference}"),
@@ -121,22 +121,6 @@ async fn one(runner: &Runner, path: &Path, update: bool) -> anyhow::Result<Passe
 /// Whether a replay that ended so says nothing of what the program does: it went another way than the record, or was not executed.
 fn is_no_result(code: Code) -> bool {
     matches!(code, Code::Diverged | Code::Unavailable | Code::Aborted)
-}
-
-/// Writes a cassette in place of the one that is there, which stays whole where the disk is full or this process ends.
-fn rewrite(path: &Path, record: &Record) -> anyhow::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let write = || -> anyhow::Result<()> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        let mut file = BufWriter::new(file);
-        cassette::write(record, &mut file)?;
-        file.flush()?;
-        file.get_ref().sync_all()?;
-        Ok(std::fs::rename(&new, path)?)
-    };
-    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 fn replace_report(record: &mut Record, text: &str) {
@@ -178,7 +162,7 @@ fn print(tested: &[Tested], json: bool) -> anyhow::Result<Exit> {
         }
     }
     if !json {
-        note(format_args!("{} cassettes, {failed} failed", tested.len()));
+        note(format_args!("{}, {failed} failed", counted(tested.len(), "cassette")));
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
 }

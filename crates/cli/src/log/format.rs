@@ -15,6 +15,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::print::escape;
+
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -82,22 +84,37 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut time = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
         let metadata = event.metadata();
-        let mut fields = Fields(Map::new());
-        fields.0.insert("time".into(), time.into());
-        fields.0.insert("level".into(), metadata.level().as_str().to_ascii_lowercase().into());
-        fields.0.insert("target".into(), metadata.target().into());
+        let mut fields = Fields::begin(&metadata.level().as_str().to_ascii_lowercase(), metadata.target());
         event.record(&mut fields);
-        writeln!(writer, "{}", Value::Object(fields.0))
+        writeln!(writer, "{}", fields.line())
     }
+}
+
+/// A line of the same form that is no event, without its line break.
+pub(super) fn json_line(level: &str, target: &str, message: &str) -> String {
+    let mut fields = Fields::begin(level, target);
+    fields.0.insert("message".into(), message.into());
+    fields.line()
 }
 
 /// The fields of an event, with their JSON types.
 struct Fields(Map<String, Value>);
 
 impl Fields {
+    fn begin(level: &str, target: &str) -> Self {
+        let mut time = String::new();
+        // A time that cannot be told is left empty.
+        let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+        let fields = [("time", time.as_str()), ("level", level), ("target", target)];
+        Fields(fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+    }
+
+    /// The object on one line. Characters that drive a terminal are escaped as JSON has it, so that the values stay the same.
+    fn line(self) -> String {
+        escape::json(&Value::Object(self.0).to_string()).into_owned()
+    }
+
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
@@ -176,11 +193,29 @@ mod tests {
 
     #[test]
     fn a_value_from_outside_begins_no_line_and_drives_no_terminal() {
-        for line in both("gone\nINFO all is well \u{1b}[2J\u{202e}") {
+        for line in both("gone\nINFO all is well \u{1b}[2J\u{9b}2J\u{202e}") {
             assert_eq!(line.lines().count(), 1, "{line}");
             assert!(line.contains("a server failed") && line.contains("gone") && line.contains("number"), "{line}");
-            assert!(!line.contains('\u{1b}'), "{line}");
+            assert!(!line.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{line}");
         }
+    }
+
+    #[test]
+    fn a_value_is_the_same_in_json() {
+        let value = "a \"quoted\" name\u{1b}\u{202e}";
+        let [_, line] = both(value);
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!((&line["name"], &line["error"]), (&value.into(), &value.into()));
+    }
+
+    #[test]
+    fn what_is_said_is_a_line_of_the_same_form() {
+        let said: Value = serde_json::from_str(&json_line("info", "here", "two\nlines")).expect("JSON");
+        assert_eq!(
+            (&said["level"], &said["target"], &said["message"]),
+            (&"info".into(), &"here".into(), &"two\nlines".into())
+        );
+        assert!(said["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{said}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod file;
 mod filter;
 mod format;
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -21,8 +22,9 @@ pub(crate) use file::{archive_of, log_file};
 pub(crate) use format::LogFormat;
 
 use crate::commands::Usage;
+use crate::print::note;
 use file::LogFile;
-use format::{JsonLines, TextFields};
+use format::{JsonLines, TextFields, json_line};
 
 /// Lines that wait to be written.
 const MAX_WAITING_LINES: usize = 4096;
@@ -32,6 +34,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 /// A started log. Dropping it waits a moment for its last lines.
 pub(crate) struct Log {
     lines: SyncSender<Message>,
+    format: LogFormat,
 }
 
 enum Message {
@@ -46,6 +49,8 @@ enum Place {
     File,
 }
 
+/// The target of lines that are written whatever is logged.
+const SAID: &str = "toolgate::serve";
 /// What the file has, whatever standard error shows.
 const IN_FILE: &str = "warn,toolgate::run=info";
 
@@ -63,7 +68,8 @@ impl Log {
             None => EnvFilter::new(usual),
         };
         let (lines, inbox) = sync_channel(MAX_WAITING_LINES);
-        let file = log_file(&Env::of_process()).and_then(|path| LogFile::open(path).ok());
+        let opened = LogFile::of_user(&Env::of_process());
+        let (file, not_opened) = opened.map_or_else(|error| (None, Some(error)), |file| (file, None));
         let has_file = file.is_some();
         std::thread::Builder::new().name("log".into()).spawn(move || write_all(&inbox, file))?;
         // Errors of the writer itself would be printed to standard error, which panics if that is closed.
@@ -81,7 +87,19 @@ impl Log {
         }
         // A second listener in one process would be refused, which is fine.
         let _ = tracing_subscriber::registry().with(layers).try_init();
-        Ok(Log { lines })
+        if let Some(error) = not_opened {
+            tracing::warn!(%error, "`toolgate logs` shows nothing of this process: its log file cannot be opened");
+        }
+        Ok(Log { lines, format })
+    }
+
+    /// Writes what the user who started the program has to know, whatever is logged: text for people, or a JSON line where the other
+    /// lines are JSON.
+    pub(crate) fn say(&self, message: impl Display) {
+        match self.format {
+            LogFormat::Text => note(message),
+            LogFormat::Json => note(json_line("info", SAID, &message.to_string())),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use toolgate_wire::{CallRecord, CallState};
 
-use super::{Style, escape};
+use super::{Style, counted, escape};
 use toolgate_wire::foreign_text;
 
 /// Calls that are listed.
@@ -17,8 +17,7 @@ pub(crate) fn table(calls: &[CallRecord], style: Style) -> String {
     }
     let names: Vec<String> = calls.iter().take(MAX_SHOWN).map(|call| clipped(&call.name())).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let mut lines =
-        vec![style.strong(if calls.len() == 1 { "1 call".into() } else { format!("{} calls", calls.len()) })];
+    let mut lines = vec![style.strong(counted(calls.len(), "call"))];
     lines.extend(calls.iter().zip(&names).map(|(call, name)| row(call, name, width, style)));
     if calls.len() > MAX_SHOWN {
         lines.push(style.faint(format_args!("  … {} more", calls.len() - MAX_SHOWN)));

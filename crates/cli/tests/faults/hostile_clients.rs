@@ -146,6 +146,50 @@ fn bodies_of_any_size_and_shape_are_bounded() {
     service.end();
 }
 
+/// Bodies of lists of small values, which take up to seventy times their text as trees.
+#[test]
+fn fields_that_are_lists_or_values_of_any_shape_are_bounded() {
+    let service = Service::start();
+    let lists = [b"[".as_slice(), &b"[[]],".repeat(3 * MB - 200), b"1]"].concat();
+    let names = [b"[".as_slice(), &b"\"\",".repeat(5 * MB - 200), b"\"\"]"].concat();
+    let objects = [b"[".as_slice(), &b"{},".repeat(5 * MB - 200), b"{}]"].concat();
+    let body = |before: &[u8], value: &[u8], after: &[u8]| [before, value, after].concat();
+    let refused = [400, 413, 503];
+    let check = |path: &str, body: Vec<u8>| service.check(path, path, &body, &refused);
+    check("/v1/policy/explain", body(br#"{"tool":"demo.list_notes","arguments":{"a":"#, &lists, b"}}"));
+    check("/v1/run", body(br#"{"code":"return 1","functions":"#, &names, b"}"));
+    check("/v1/runs", body(br#"{"code":"return 1","functions":"#, &names, b"}"));
+    check("/v1/sessions", body(br#"{"functions":"#, &names, b"}"));
+    check("/v1/runs/none/decisions", body(br#"{"decisions":"#, &objects, b"}"));
+    check("/v1/runs/none/decisions", body(br#"{"decisions":[{"callId":1,"remember":"#, &lists, b"}]}"));
+    check("/v1/backends/demo/login", body(br#"{"scopes":"#, &names, b"}"));
+    service.end();
+}
+
+/// An intent is read by its words, and all of them would be compared with each other.
+#[test]
+fn a_long_intent_is_refused_at_every_door() {
+    let service = Service::start();
+    let words: String = (0..40_000).map(|at| format!("w{at} ")).collect();
+    let run = serde_json::json!({ "code": "return 'x y '.repeat(2000)", "intent": words });
+    let compute = serde_json::json!({ "code": "(data) => data.repeat(2000)", "data": "x y ", "intent": words });
+    for (path, body) in [("/v1/run", &run), ("/v1/compute", &compute)] {
+        let answer = post(&service.socket, path, "", body.to_string().as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("\"pointer\":\"/intent\""), "{path}: {answer}");
+    }
+    service.works("long intents");
+    service.end();
+    let user = User::new();
+    let mut client = user.serve();
+    for tool in ["call_tool_chain", "query_tools", "run_code"] {
+        let answer = client.ask("tools/call", serde_json::json!({ "name": tool, "arguments": run }));
+        assert!(answer.to_string().contains("intent: has at most 2000 characters"), "{tool}: {answer}");
+    }
+    client.leave();
+    let (code, _, errors) = user.run_program("return 'x y '.repeat(2000)", &["--intent", &words[..100_000]]);
+    assert!(code == 2 && errors.contains("has at most 2000 characters"), "{code}: {errors}");
+}
+
 /// Replies and notifications repeat the id of a request and its progress token.
 #[test]
 fn long_ids_and_progress_tokens_are_not_repeated() {

@@ -17,6 +17,39 @@ fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
+/// Waits until the gateway holds little more than before.
+fn goes_back(pid: u32, before: u64) {
+    let since = Instant::now();
+    let mut after = resident(pid);
+    while after >= before + GROWTH {
+        assert!(since.elapsed() < RETURN_TIMEOUT, "{before} bytes before, {after} after");
+        std::thread::sleep(Duration::from_millis(50));
+        after = resident(pid);
+    }
+}
+
+/// Eight calls at one time, three times: their arguments become trees of small blocks in the heaps of several threads.
+#[test]
+fn memory_of_many_small_values_goes_back_to_the_system() {
+    if !cfg!(target_env = "gnu") {
+        return;
+    }
+    let user = User::new();
+    let mut client = user.serve();
+    assert_eq!(client.chain(COUNT), "20");
+    let before = resident(client.pid());
+    let code = "const more = Array.from({ length: 20000 }, (_, n) => ({ a: n % 3, b: [n] })); \
+                try { await demo.always_fails({ message: 'x', more }) } catch (e) { return 1 }";
+    let arguments = json!({ "code": code, "timeout": 240_000 });
+    for _ in 0..3 {
+        let call = json!({ "name": "call_tool_chain", "arguments": arguments });
+        let answers = client.ask_all("tools/call", &vec![call; 8]);
+        assert!(answers.iter().all(|answer| answer["content"][0]["text"] == "1"), "{answers:?}");
+    }
+    goes_back(client.pid(), before);
+    client.leave();
+}
+
 #[test]
 fn memory_of_large_calls_goes_back_to_the_system() {
     if !cfg!(target_env = "gnu") {
@@ -35,12 +68,6 @@ fn memory_of_large_calls_goes_back_to_the_system() {
         let answer = client.ask("tools/call", json!({ "name": "call_tool_chain", "arguments": arguments }));
         assert_eq!(answer["content"][0]["text"], "4", "{answer}");
     }
-    let since = Instant::now();
-    let mut after = resident(client.pid());
-    while after >= before + GROWTH {
-        assert!(since.elapsed() < RETURN_TIMEOUT, "{before} bytes before, {after} after");
-        std::thread::sleep(Duration::from_millis(50));
-        after = resident(client.pid());
-    }
+    goes_back(client.pid(), before);
     client.leave();
 }

@@ -6,6 +6,7 @@
 
 #[path = "../../../mcp/tests/auth/fake.rs"]
 mod fake;
+mod refused;
 mod resource;
 mod secrets;
 mod serving;
@@ -362,7 +363,13 @@ fn an_api_is_added_with_the_login_that_its_document_describes() {
     let document = document_with_login(&user, &json!({ "type": "oauth2", "flows": { "authorizationCode": flow } }));
     let (base, file) = (format!("{origin}/v1"), document.as_str());
     let unused = user.run(&["add", "unused", "--openapi", file, "--base", &base]);
-    assert!(unused.code == 0 && unused.stderr.contains("`oauth`: --client-id ID uses it"), "{unused:?}");
+    assert_eq!(unused.code, 0, "{unused:?}");
+    let use_it = "`oauth`: to use it, run `toolgate remove unused` and add it again with --client-id ID";
+    assert!(unused.stderr.contains(use_it), "{unused:?}");
+    // What it said works.
+    assert_eq!(user.run(&["remove", "unused"]).code, 0);
+    let again = user.run(&["add", "unused", "--openapi", file, "--base", &base, "--client-id", "mine"]);
+    assert_eq!(again.code, 0, "{again:?}");
     let added = user.run(&["add", "pets", "--openapi", file, "--base", &base, "--client-id", "mine"]);
     assert!(added.code == 0 && added.stderr.contains("`toolgate login pets`"), "{added:?}");
     assert_eq!(user.log_in(&["login", "pets"]).code, 0);
@@ -492,6 +499,11 @@ fn an_issuer_with_a_path_is_accepted_where_endpoints_are_configured() {
 
 /// A user of an API whose login the configuration describes.
 fn user_of_pets() -> (User, Server) {
+    user_of_pets_with(|_| {})
+}
+
+/// The same with another login.
+fn user_of_pets_with(change: impl FnOnce(&mut Value)) -> (User, Server) {
     let behaviour = Behaviour { described: Described::Configured, ..Default::default() };
     let (user, server) = (User::new(), Server::start(behaviour));
     let origin = server.fake.origin.clone();
@@ -502,10 +514,11 @@ fn user_of_pets() -> (User, Server) {
         "components": { "securitySchemes": { "oauth": { "type": "oauth2", "flows": {} } } },
     });
     let document = user.file("pets.json", &document.to_string());
-    let login = json!({
+    let mut login = json!({
         "clientId": "mine", "authorizationUrl": format!("{origin}/authorize"), "tokenUrl": format!("{origin}/token"),
         "scopes": ["read"],
     });
+    change(&mut login);
     let api = json!({
         "type": "openapi", "spec": document, "base": format!("{origin}/v1"), "auth": { "oauth": login },
         "allowHosts": ["127.0.0.1"],
@@ -515,7 +528,7 @@ fn user_of_pets() -> (User, Server) {
 }
 
 #[test]
-fn an_api_that_refuses_a_new_token_as_well_needs_another_login() {
+fn an_api_that_refuses_a_new_token_as_well_is_told_with_who_issued_it() {
     let (user, server) = user_of_pets();
     assert_eq!(user.log_in(&["login", "pets"]).code, 0);
     // The token has ended, and the next one does not cover the call.
@@ -525,7 +538,11 @@ fn an_api_that_refuses_a_new_token_as_well_needs_another_login() {
     assert_eq!(server.fake.refreshes(), 1);
     server.fake.behaviour.lock().unwrap().fault = Fault::RefusedTokens;
     let refused = user.run(&["call", "pets.listPets"]);
-    assert!(refused.code == 1 && refused.stderr.contains("toolgate login pets"), "{refused:?}");
+    // Another login would be refused as well.
+    let said = "the server refuses the token of this login";
+    assert!(refused.code == 1 && refused.stderr.contains(said), "{refused:?}");
+    assert!(refused.stderr.contains(&format!("{} issued it for no named resource", server.fake.origin)), "{refused:?}");
+    assert!(refused.stderr.contains("`toolgate logout pets`"), "{refused:?}");
     assert_eq!(server.fake.refreshes(), 2);
     user.check_no_secret();
 }

@@ -188,7 +188,10 @@ fn tokens_of_the_issuer_open_what_their_scopes_say() {
     let (user, issuer) = (User::new(), Issuer::start());
     let scopes = json!({ "time": { "tools": ["demo.current_time"], "functions": [] }, "all": {} });
     let (gateway, address) = serve(&user, &issuer, scopes);
-    let (status, head, _) = run(&address, None, "return 1");
+    let (status, head, refused) = run(&address, None, "return 1");
+    let message = refused["error"]["message"].as_str().unwrap();
+    let token = format!("where TOKEN is an access token of {} for this service", issuer.origin);
+    assert!(message.contains(&token) && !message.contains("in the file"), "{message}");
     let challenge = r#"www-authenticate: Bearer scope="all time", resource_metadata="https://tools.example.com/.well-known/oauth-protected-resource/mcp""#;
     assert!(status == 401 && head.contains(challenge), "{head}");
     for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
@@ -223,6 +226,14 @@ fn a_token_of_the_issuer_signs_no_browser_in_and_the_answer_says_what_does() {
         assert!(status == 403 && !head.contains("set-cookie"), "{line}: {head}");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains("sign in with a key of the configuration"), "{line}: {message}");
+    }
+    for (body, expected) in [
+        (json!({ "key": "wrong" }), "give a key of the configuration (toolgate.http.keys), or open the link"),
+        (json!({ "link": "used" }), "a link signs one browser in, once, within 10 minutes; run `toolgate ui`"),
+    ] {
+        let (status, _, refused) = request(&address, "POST /page/session", None, &body);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(status == 401 && message.contains(expected), "{body}: {message}");
     }
     drop(gateway);
 }
@@ -283,6 +294,10 @@ fn no_other_token_opens_anything() {
         format!("{text}.{}", BASE64.encode(ring::hmac::sign(&key, text.as_bytes())))
     };
     let other_key = signed(&new_key(), &header("ES256", "one"), &claims);
+    let critical = |crit: Value| {
+        let header = json!({ "alg": "ES256", "kid": "one", "crit": crit, "b64": true, "urn:x": 1 });
+        signed(&issuer.key, &header, &claims)
+    };
     let mut without = claims.clone();
     without.as_object_mut().unwrap().remove("aud");
     let changed = good.replacen('.', ".e", 1);
@@ -296,12 +311,18 @@ fn no_other_token_opens_anything() {
         ("unsigned", unsigned),
         ("shared secret", hmac),
         ("another key", other_key),
+        ("critical extension", critical(json!(["urn:x"]))),
+        ("critical extension of a standard", critical(json!(["b64"]))),
+        ("no critical extension", critical(Value::Null)),
         ("changed", changed),
         ("garbage", "a.b.c".to_owned()),
         ("long", format!("{good}{}", "x".repeat(20_000))),
     ] {
-        let (status, head, _) = run(&address, Some(&token), "return 1");
+        let (status, head, refused) = run(&address, Some(&token), "return 1");
         assert!(status == 401 && head.contains("resource_metadata="), "{case}: {head}");
+        assert!(head.contains(r#"www-authenticate: Bearer error="invalid_token", "#), "{case}: {head}");
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("the token is not accepted") && message.contains(&issuer.origin), "{case}: {message}");
     }
     // Invented keys cost no requests.
     for number in 0..5 {

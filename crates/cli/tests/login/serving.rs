@@ -9,7 +9,7 @@ use crate::resource::request;
 use crate::user::{Running, Server, User, follow, follow_without_redirect, wait_for};
 
 /// Asks a gateway on its standard input and output.
-fn ask(gateway: &mut Running, id: u64, method: &str, params: Value) -> Value {
+pub(crate) fn ask(gateway: &mut Running, id: u64, method: &str, params: Value) -> Value {
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     writeln!(gateway.stdin.as_mut().unwrap(), "{message}").unwrap();
     loop {
@@ -21,7 +21,7 @@ fn ask(gateway: &mut Running, id: u64, method: &str, params: Value) -> Value {
     }
 }
 
-fn open(user: &User) -> Running {
+pub(crate) fn open(user: &User) -> Running {
     let mut gateway = user.start(&["serve"]);
     let client = json!({ "name": "test", "version": "1" });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -219,7 +219,7 @@ fn a_secret_that_is_set_later_completes_a_server() {
 }
 
 /// A gateway over HTTP that asks for no token, and its address.
-fn serve_http(user: &User, servers: &Value) -> (Running, String) {
+pub(crate) fn serve_http(user: &User, servers: &Value) -> (Running, String) {
     user.config(&json!({ "mcpServers": servers, "toolgate": { "http": { "auth": "none" } } }));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -228,7 +228,7 @@ fn serve_http(user: &User, servers: &Value) -> (Running, String) {
     (gateway, address)
 }
 
-fn backend(address: &str, name: &str) -> Value {
+pub(crate) fn backend(address: &str, name: &str) -> Value {
     let (_, _, reply) = request(address, "GET /v1/backends", None, &Value::Null);
     let all = reply["backends"].as_array().cloned().unwrap_or_default();
     all.into_iter().find(|backend| backend["name"] == name).unwrap_or_default()

@@ -513,6 +513,7 @@ fn a_command_is_run_only_where_it_is_allowed_and_servers_are_started() {
     for (allowed, env) in [(false, env().running_commands()), (true, env()), (false, env())] {
         let reason = read(allowed, env).incomplete.get("a").unwrap().reason();
         assert!(reason.contains("${cmd:…}") && !mark.exists(), "{reason}");
+        assert_eq!(reason.contains("`toolgate.secrets.commands: true` allows it"), !allowed, "{reason}");
     }
     let checked = read(true, env().running_commands());
     let toolgate_config::checked::BackendTransport::Stdio(process) = &checked.backends.get("a").unwrap().transport

@@ -4,7 +4,8 @@ use super::client::guarded_client;
 use super::redirect::next_hop;
 use super::{FetchError, Guard, HttpRequest, HttpResponse, RawResponse};
 use crate::CallContext;
-use reqwest::{Client, Response};
+use reqwest::header::{CONTENT_LENGTH, HeaderValue};
+use reqwest::{Client, Method, Response};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -124,9 +125,19 @@ impl Fetcher {
         self.guard.check_url(&request.url)?;
         let client = self.client()?;
         let mut builder = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
+        match request.body.as_ref().filter(|body| !body.is_empty()) {
+            Some(body) => builder = builder.body(body.clone()),
+            // The client leaves the length of an empty body out over HTTP/1.1, and servers answer 411 to that.
+            None if expects_body(&request.method) => {
+                builder = builder.header(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            }
+            None => {}
         }
         builder.send().await.map_err(FetchError::from_client)
     }
+}
+
+/// Whether requests with this method have a body by the HTTP standard, so that an empty one is sent with its length.
+fn expects_body(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH) || method.as_str() == "QUERY"
 }

@@ -85,6 +85,35 @@ async fn the_wire_carries_nothing_of_ours_and_cookies_are_not_kept() {
     assert_eq!(lines(&heads[0]), lines(&heads[1]));
 }
 
+/// The `content-length` that a server receives.
+async fn length_of(method: &str, body: Value) -> Option<String> {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let kept = heads.clone();
+    let talk = move |mut stream: tokio::net::TcpStream, head: String| {
+        kept.lock().expect("not poisoned").push(head);
+        async move {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+        }
+    };
+    let (at, _) = serve_raw("127.0.0.1:0", talk).await;
+    let answer = Client::local().send(json!({"url": format!("http://{at}/"), "method": method, "body": body})).await;
+    assert_eq!(answer["status"], 200, "{answer}");
+    let heads = heads.lock().expect("not poisoned");
+    heads[0].lines().find_map(|line| line.strip_prefix("content-length: ").map(str::to_owned))
+}
+
+#[tokio::test]
+async fn a_method_that_has_a_body_sends_the_length_of_an_empty_one() {
+    for method in ["POST", "PUT", "PATCH"] {
+        for (body, expected) in [(json!(null), "0"), (json!(""), "0"), (json!("ab"), "2")] {
+            assert_eq!(length_of(method, body.clone()).await.as_deref(), Some(expected), "{method} {body}");
+        }
+    }
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS"] {
+        assert_eq!(length_of(method, json!(null)).await, None, "{method}");
+    }
+}
+
 /// Runs other tests of this file again in an environment that names a proxy: it must never hear of them.
 #[tokio::test]
 async fn a_proxy_in_the_environment_is_not_used() {

@@ -149,7 +149,10 @@ fn backends(shared: &Shared, caller: &CallerScope) -> Value {
 fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope) -> Value {
     let connection = shared.gateway.backend(shown.name());
     let state = match (&connection, shown.state()) {
-        (Some(backend), toolgate_catalog::BackendState::Disabled) | (Some(backend), _) => word(&backend.state()),
+        (Some(backend), _) => match backend.missing_login() {
+            Some(_) if is_callable(&backend.state()) => "needs login",
+            _ => word(&backend.state()),
+        },
         (None, toolgate_catalog::BackendState::Disabled) => "disabled",
         // Only a server whose configuration is incomplete failed without a connection.
         (None, toolgate_catalog::BackendState::Failed { .. }) => "needs configuration",
@@ -170,6 +173,11 @@ fn row(shared: &Shared, shown: &toolgate_catalog::Backend, caller: &CallerScope)
         row["registered_at_run_time"] = json!(true);
     }
     row
+}
+
+/// Whether only a login is missing for calls.
+fn is_callable(state: &BackendState) -> bool {
+    matches!(state, BackendState::Idle | BackendState::Ready(_))
 }
 
 fn word(state: &BackendState) -> &'static str {
@@ -198,7 +206,10 @@ fn backend(shared: &Shared, name: &str, caller: &CallerScope) -> Option<Value> {
 
 fn connected(about: &mut Value, backend: &Backend) {
     let state = backend.state();
-    about["detail"] = json!(state.to_string());
+    about["detail"] = json!(match backend.missing_login() {
+        Some(command) if is_callable(&state) => BackendState::NeedsLogin { command }.to_string(),
+        _ => state.to_string(),
+    });
     if let BackendState::Ready(ready) = &state {
         about["server"] = json!({
             "name": ready.server.name, "version": ready.server.version, "protocol": ready.server.protocol,
@@ -241,6 +252,10 @@ fn health(shared: &Shared, caller: &CallerScope) -> Value {
         }
         if let toolgate_catalog::BackendState::NeedsLogin { .. } = shown.state() {
             troubles.push(json!({ "backend": shown.name(), "reason": shown.state().to_string() }));
+        } else if state == "needs login" {
+            let command = shared.gateway.backend(shown.name()).and_then(|backend| backend.missing_login());
+            let missing = toolgate_catalog::BackendState::NeedsLogin { command: command.unwrap_or_default() };
+            troubles.push(json!({ "backend": shown.name(), "reason": missing.to_string() }));
         }
         let count = counts.get(&state).and_then(Value::as_u64).unwrap_or(0);
         counts.insert(state, json!(count + 1));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::answer::{bounded, text_block};
 use super::content;
+use toolgate_mcp::off_runtime;
 use toolgate_output::results::{Kept, Kind, ResultStore};
 use toolgate_output::{MIN_FOOTER_SIZE, OutputSettings, Response, Stage};
 
@@ -59,7 +60,8 @@ pub(super) struct ValueContent {
 pub(super) fn content_of(value: &str, beside: TextsBeside, shaping: Shaping<'_>) -> ValueContent {
     let room = beside.rest_of(shaping.settings.max_output_size);
     let keep = |kept: Kept<'_>| shaping.results.as_ref().and_then(|results| results.keep(kept));
-    let mut content = match content::blocks(value, room, keep) {
+    let blocks = off_runtime(value.len(), || content::blocks(value, room, keep));
+    let mut content = match blocks {
         Some(blocks) => ValueContent { blocks, output: None, bytes_processed: value.len() },
         None => as_data(value, Shaping { settings: with_room(&shaping.settings, room), ..shaping }),
     };
@@ -86,6 +88,10 @@ pub(super) struct ShapedValue {
 
 /// Runs the output stages on a value, given as JSON text, after its pictures were taken out of it. The value itself is kept.
 pub(super) fn shaped(value: &str, shaping: &Shaping<'_>) -> ShapedValue {
+    off_runtime(value.len(), || shaped_here(value, shaping))
+}
+
+fn shaped_here(value: &str, shaping: &Shaping<'_>) -> ShapedValue {
     let room = shaping.settings.max_output_size;
     // Pictures leave room for a footer with the sizes and the result id.
     let media = content::media(value, (room / 2).min(room.saturating_sub(MIN_FOOTER_SIZE)));

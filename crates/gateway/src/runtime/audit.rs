@@ -63,11 +63,11 @@ impl RunListener for AuditListener {
         let report = &run.report.report;
         let mut records = Vec::with_capacity(report.calls.len() + 1);
         for (at, call) in report.calls.iter().enumerate() {
-            let mut record = begin("call", run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
+            let mut record = begin_ended("call", run);
             add_call(&mut record, at, call, run);
             records.push(record);
         }
-        let mut record = begin("run", run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
+        let mut record = begin_ended("run", run);
         // The text of a durable run that this process did not execute is not known here.
         record.insert("program".into(), run.text.filter(|text| !text.is_empty()).map(digest).into());
         record.insert("calls".into(), report.calls.len().into());
@@ -87,6 +87,14 @@ impl RunListener for AuditListener {
     fn wants_arguments(&self) -> ArgumentsWanted {
         self.arguments
     }
+}
+
+fn begin_ended(event: &str, run: &EndedRun<'_>) -> Map<String, Value> {
+    let mut record = begin(event, run.door, run.caller, run.origin.client.as_deref(), &run.report.id);
+    if run.report.is_durable {
+        record.insert("durable".into(), true.into());
+    }
+    record
 }
 
 fn begin(event: &str, door: Door, caller: &CallerScope, client: Option<&str>, run: &str) -> Map<String, Value> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::spec::{kind, login_of};
-use toolgate_backends::BackendKind;
+use toolgate_backends::{BackendKind, quoted};
 use toolgate_config::Checked;
 use toolgate_mcp::client::auth::{AuthError, Authorizer, RedirectListener};
 use toolgate_mcp::client::{HttpLink, Inbox, Link, LinkError, McpSession, Transport};
@@ -34,9 +34,24 @@ pub enum LoginTargetError {
     /// There is no server of that name that could be connected to.
     #[error("no server of this name is configured and complete")]
     Unknown,
-    /// It is a program, or has a header for that.
-    #[error("this server takes no login: it is a program, or the configuration has a header Authorization for it")]
-    NoLogin,
+    /// It is a program.
+    #[error("this server takes no login: it is a program")]
+    Program,
+    /// It has a header for that.
+    #[error("this server takes no login: the configuration has a header Authorization for it")]
+    Header,
+    /// It is an API, and its entry says nothing of a login.
+    #[error(
+        "the configuration has no OAuth login for this API: if its document describes one, run `toolgate remove {name}`, then \
+         `toolgate add {name} --openapi DOCUMENT --client-id ID`, where ID is a client that you registered at its issuer"
+    )]
+    ApiWithoutLogin {
+        /// Its name, as a shell reads it.
+        name: String,
+    },
+    /// There is no folder that logins are kept in.
+    #[error("there is no folder for logins: set HOME or XDG_STATE_HOME")]
+    NoFolder,
     /// Its URL or the store of logins is of no use.
     #[error(transparent)]
     Auth(#[from] AuthError),
@@ -49,6 +64,8 @@ pub enum LoginNeed {
     None,
     /// A person has to log in first.
     Login,
+    /// There is a login, and the server refuses its token.
+    AnotherLogin(AuthError),
     /// It cannot be told: the server can't be reached, or is an API that is not asked.
     Unknown(Option<LinkError>),
 }
@@ -57,13 +74,13 @@ impl LoginTarget {
     /// The server of that name.
     pub fn of(config: &Checked, name: &str) -> Result<Self, LoginTargetError> {
         let backend = config.backends.get(name).ok_or(LoginTargetError::Unknown)?;
-        let settings = login_of(&backend.transport).ok_or(LoginTargetError::NoLogin)?;
         let kind = kind(name, &backend.transport, &config.settings);
-        let login = kind.login().ok_or(LoginTargetError::NoLogin)?;
+        let settings = login_of(&backend.transport).ok_or_else(|| without_login(name, &kind))?;
+        let login = kind.login().ok_or(LoginTargetError::NoFolder)?;
         let url = match &kind {
             BackendKind::Http { url, .. } => url.clone(),
             BackendKind::OpenApi(api) => api.base.to_string(),
-            BackendKind::Stdio { .. } => return Err(LoginTargetError::NoLogin),
+            BackendKind::Stdio { .. } => return Err(LoginTargetError::Program),
         };
         let (authorizer, command) = (login.authorizer(&url)?, login.command.clone());
         Ok(Self { url, authorizer, redirect_port: settings.redirect_port, command, kind })
@@ -78,6 +95,7 @@ impl LoginTarget {
             Ok(Err(LinkError::Auth(AuthError::LoginRequired { .. } | AuthError::ScopesRequired { .. }))) => {
                 LoginNeed::Login
             }
+            Ok(Err(LinkError::Auth(error @ AuthError::TokenRefused { .. }))) => LoginNeed::AnotherLogin(error),
             Ok(Err(error)) => LoginNeed::Unknown(Some(error)),
             Err(_) => LoginNeed::Unknown(None),
         }
@@ -106,6 +124,15 @@ impl LoginTarget {
         let listed = session.list_tools(LIST_TIMEOUT).await.map(drop);
         link.shut_down(&session.protocol).await;
         listed
+    }
+}
+
+/// Why a server whose entry has no login takes none.
+fn without_login(name: &str, kind: &BackendKind) -> LoginTargetError {
+    match kind {
+        BackendKind::Stdio { .. } => LoginTargetError::Program,
+        BackendKind::Http { .. } => LoginTargetError::Header,
+        BackendKind::OpenApi(_) => LoginTargetError::ApiWithoutLogin { name: quoted(name) },
     }
 }
 

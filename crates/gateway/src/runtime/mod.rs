@@ -52,7 +52,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_engine::{Engine, HostError};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
-use toolgate_backends::{Backend, Backends};
+use toolgate_backends::{Backend, BackendKind, Backends};
 use toolgate_bridge::Bridge;
 use toolgate_bridge::approvals::RememberedRules;
 use toolgate_catalog::types::learned::LearnedTypes;
@@ -281,13 +281,22 @@ impl Gateway {
         self.records().get(name).map(|record| record.origin)
     }
 
-    /// The names of the secrets that a backend was configured with, never their values.
+    /// The names of the secrets that a backend was configured with, never their values; the security scheme of a login is one,
+    /// which is set once somebody has logged in.
     pub(crate) fn key_names(&self, name: &str) -> Vec<KeyName> {
         let config = self.config();
-        match config.incomplete.get(name) {
+        let mut keys = match config.incomplete.get(name) {
             Some(server) => server.transport.as_ref().map(spec::key_names).unwrap_or_default(),
             None => self.records().get(name).map(|record| record.keys.clone()).unwrap_or_default(),
+        };
+        let backend = self.backend(name);
+        if let Some((backend, BackendKind::OpenApi(api))) = backend.as_ref().map(|it| (it, &it.spec().kind))
+            && let Some((scheme, _)) = &api.login
+        {
+            let is_set = backend.missing_login().is_none();
+            keys.push(KeyName { kind: KeyKind::Scheme, name: scheme.clone(), is_set });
         }
+        keys
     }
 
     /// Asks the watch of the configuration's file for another reading when a server is lost or does not come up whose values

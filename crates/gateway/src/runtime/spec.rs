@@ -95,20 +95,21 @@ pub(super) fn kind(name: &str, transport: &BackendTransport, settings: &Settings
             login: remote
                 .login
                 .as_deref()
-                .and_then(|login| login_spec(name, remote.url.url(), login, settings, true))
+                .and_then(|login| login_spec(name, remote.url.url(), login, settings, None))
                 .map(Box::new),
         },
         BackendTransport::OpenApi(api) => BackendKind::OpenApi(Box::new(api_spec(name, api, settings))),
     }
 }
 
-/// How a server logs in; none without a folder for logins. MCP servers are named as the resource of their tokens.
+/// How a server logs in; none without a folder for logins. MCP servers are named as the resource of their tokens, APIs are not;
+/// `scheme` is the security scheme of an API.
 fn login_spec(
     name: &str,
     url: &Url,
     login: &LoginSettings,
     settings: &Settings,
-    names_resource: bool,
+    scheme: Option<&str>,
 ) -> Option<LoginSpec> {
     let preregistered = login.client_id.clone().map(|id| RegisteredClient {
         id,
@@ -119,7 +120,7 @@ fn login_spec(
     let endpoints = login.token_url.as_ref().map(|token| Endpoints {
         authorization: login.authorization_url.as_ref().map(|url| url.url().to_string()),
         token: token.url().to_string(),
-        names_resource,
+        names_resource: scheme.is_none(),
     });
     let auth = AuthSettings {
         // With the URL: a file of another folder may have a server of this name elsewhere, which must not get the token.
@@ -134,6 +135,7 @@ fn login_spec(
         endpoints,
         allow_hosts: login.allow_hosts.iter().map(allowed).collect(),
         logout_command: format!("toolgate logout {}", quoted(name)),
+        setting: scheme.map_or_else(|| "auth".to_owned(), |scheme| format!("auth.{scheme}")),
     };
     let preference = match settings.logins.place {
         SecretPlace::Auto => Preference::Auto,
@@ -154,7 +156,7 @@ fn allowed(entry: &Allowed) -> String {
 fn api_spec(name: &str, api: &OpenApi, settings: &Settings) -> ApiSpec {
     let exposed = |(name, value): (&String, &Secret)| (name.clone(), value.expose().to_owned());
     let login = |(scheme, login): &(String, LoginSettings)| {
-        let mut login = login_spec(name, api.base.url(), login, settings, false)?;
+        let mut login = login_spec(name, api.base.url(), login, settings, Some(scheme))?;
         // What the API itself may be at, its login may be at as well.
         login.settings.allow_hosts.extend(api.allow_hosts.iter().map(allowed));
         Some((scheme.clone(), login))

@@ -1,6 +1,7 @@
 //! Chains of corrections by `fix_run`: of volatile and of durable runs, in any order. No effect is made twice.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use toolgate_bridge::Bridge;
 use toolgate_bridge::scripted::ToolScript;
 use toolgate_catalog::CatalogHandle;
 use toolgate_engine::{Engine, IsolationMode};
+use toolgate_functions::HostFunction;
 use toolgate_journal::durable::Journal;
 use toolgate_journal::seal::Sealer;
 use toolgate_run::durable::{DurableRuns, DurableSettings, LocalCaller};
@@ -215,5 +217,52 @@ async fn a_chain_of_corrections_is_read_once() {
         fixed.report
     );
     assert_eq!(store.repeated() - before, 1 + CORRECTIONS, "each record once");
+    runs.stop(Duration::from_secs(30)).await;
+}
+
+/// A call gets the answer of the call that the earlier run made in its place, also among equal ones that are made at one time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn equal_calls_of_a_correction_get_their_answers_in_the_order_in_which_they_are_made() {
+    const EQUAL_CALLS: usize = 24;
+    let counter = Arc::new(AtomicUsize::new(0));
+    let count = HostFunction::builder("count").handle({
+        let counter = counter.clone();
+        move |_, _| {
+            let number = counter.fetch_add(1, Ordering::SeqCst);
+            // The first calls are answered last.
+            let late = Duration::from_millis(4 * (EQUAL_CALLS - number % EQUAL_CALLS) as u64);
+            async move {
+                tokio::time::sleep(late).await;
+                Ok(json!(number))
+            }
+        }
+    });
+    let functions = [count.unwrap()].into_iter().collect();
+    let bridge = Bridge::new(CatalogHandle::new(toolgate_catalog::Catalog::default()));
+    let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
+    let environment = FixedEnvironment { functions, ..FixedEnvironment::default() };
+    let runner = Runner::new(engine, Arc::new(bridge), Arc::new(environment));
+    let store = Arc::new(CountingStore::default());
+    let journal = Journal::new(store, Sealer::new([7; 32]).unwrap(), "one".into(), Duration::from_secs(60));
+    let runs = DurableRuns::start(journal, runner.clone(), Arc::new(LocalCaller), DurableSettings::default());
+    let code = |then: &str| {
+        format!("const all = await Promise.all(Array.from({{ length: {EQUAL_CALLS} }}, () => count())); {then}")
+    };
+    let request =
+        |kept, then| RunRequest { durable: Durability::Durable, kept, ..RunRequest::new(Profile::Chain, code(then)) };
+    let failed = runner.run(request(None, "throw new Error(JSON.stringify(all))")).await;
+    // They reach the function in any order.
+    let answers = failed.report.failure().unwrap().message.strip_prefix("Error: ").unwrap().to_owned();
+    let kept = runs.kept_effects(&failed.id, None).await.unwrap();
+    let fixed = runner.run(request(Some(kept), "return all")).await;
+    assert_eq!(fixed.report.value().unwrap().get(), answers);
+    assert_eq!(counter.load(Ordering::SeqCst), EQUAL_CALLS, "nothing is sent");
+    let events = runs.events(&fixed.id, None, 0).await.unwrap().events;
+    assert!(events.iter().all(|event| event.name != "sent"), "{events:?}");
+    // A fork of the correction takes the same answers again.
+    let forked = runs.fork(&fixed.id, None, 0).await.unwrap();
+    assert_eq!(forked.left_out, 0);
+    assert!(runs.end_of_fork(forked).await.report.failure().is_none());
+    assert_eq!(counter.load(Ordering::SeqCst), EQUAL_CALLS);
     runs.stop(Duration::from_secs(30)).await;
 }

@@ -15,6 +15,7 @@ pub(crate) struct CountingStore {
     store: MemoryStore,
     reads: AtomicUsize,
     named_claims: AtomicUsize,
+    looks: AtomicUsize,
     /// How long a write takes.
     write_time: Duration,
     loses_an_answer: AtomicBool,
@@ -25,6 +26,7 @@ pub(crate) struct CountingStore {
     has_failed_a_find: AtomicBool,
     syncs: AtomicUsize,
     fails_a_sync: AtomicBool,
+    is_full: AtomicBool,
 }
 
 impl CountingStore {
@@ -64,6 +66,12 @@ impl CountingStore {
         self.fails_a_sync.store(true, Ordering::SeqCst);
     }
 
+    /// No run is begun any more, or runs are again.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them needs no faults")]
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
+    }
+
     /// How often what was written was to be on the disk.
     #[allow(dead_code, reason = "two test programs have this file, and one of them does not ask")]
     pub(crate) fn syncs(&self) -> usize {
@@ -74,6 +82,12 @@ impl CountingStore {
     #[allow(dead_code, reason = "two test programs have this file, and one of them does not ask")]
     pub(crate) fn named_claims(&self) -> usize {
         self.named_claims.load(Ordering::SeqCst)
+    }
+
+    /// How often a gateway has looked for any run that is due.
+    #[allow(dead_code, reason = "two test programs have this file, and one of them does not ask")]
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
     }
 
     pub(crate) fn repeated(&self) -> usize {
@@ -87,7 +101,10 @@ impl Store for CountingStore {
     }
 
     fn begin(&self, run: NewRun) -> StoreFuture<'_, Begun> {
-        self.store.begin(run)
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Box::pin(std::future::ready(Err(StoreError::Full("no space left on device".to_owned())))),
+            false => self.store.begin(run),
+        }
     }
 
     fn append(&self, lease: Lease, from: u64, rows: Rows) -> StoreFuture<'_, ()> {
@@ -119,8 +136,13 @@ impl Store for CountingStore {
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Option<Lease>> {
-        self.named_claims.fetch_add(usize::from(claim.run.is_some()), Ordering::SeqCst);
-        self.store.claim(claim)
+        let is_look = claim.run.is_none();
+        self.named_claims.fetch_add(usize::from(!is_look), Ordering::SeqCst);
+        Box::pin(async move {
+            let claimed = self.store.claim(claim).await;
+            self.looks.fetch_add(usize::from(is_look), Ordering::SeqCst);
+            claimed
+        })
     }
 
     fn heartbeat(&self, owner: &str, runs: Vec<String>, ttl: Duration) -> StoreFuture<'_, Vec<Held>> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toolgate_bridge::scripted::ToolScript;
 use toolgate_bridge::{Bridge, Provider, ProviderFuture, RequestContext};
 use toolgate_catalog::CatalogHandle;
-use toolgate_engine::{Engine, IsolationMode};
+use toolgate_engine::{Engine, EngineChoice, IsolationMode, V8Settings};
 use toolgate_functions::{HostFunction, Registry, idempotency};
 use toolgate_journal::durable::Journal;
 use toolgate_journal::entry::Event;
@@ -86,6 +86,8 @@ struct World {
     max_memory: Option<u64>,
     /// Whether `send` takes a key at the gateways after the first.
     is_upgraded: bool,
+    /// The gateway whose programs run on V8 unless they say otherwise. There is no V8 here.
+    uses_v8: Option<u32>,
 }
 
 impl World {
@@ -98,7 +100,9 @@ impl World {
             bridge.provide(backend, Arc::new(Bank { scripted, calls: self.calls.clone(), answers }));
         }
         bridge.set_policy(policy);
-        let engine = Engine::builder().isolation(IsolationMode::Thread).build().unwrap();
+        let no_v8 = V8Settings { deno: Some("/no/such/deno".into()), ..V8Settings::default() };
+        let usual = if self.uses_v8 == Some(number) { EngineChoice::V8 } else { EngineChoice::QuickJs };
+        let engine = Engine::builder().isolation(IsolationMode::Thread).v8(no_v8).engine(usual).build().unwrap();
         let mut environment = FixedEnvironment { functions: self.functions(answers), ..FixedEnvironment::default() };
         environment.limits.chain.memory = self.max_memory;
         let runner = Runner::new(engine, Arc::new(bridge), Arc::new(environment));
@@ -343,4 +347,33 @@ async fn a_run_goes_on_with_less_memory_than_it_asked_for_where_less_is_configur
     approve(&runs, &run, &view).await;
     let report = report(&ended(&runs, &run).await);
     assert_eq!(report["value"], "done", "{report}");
+}
+
+/// Waiting would not bring the interpreter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_interpreter_is_missing_ends_at_once_and_says_so() {
+    let world = World::default();
+    let runs = world.gateway(1, Answers::Yes, Policy::default());
+    let request = RunRequest { engine: Some(EngineChoice::V8), ..RunRequest::new(Profile::Chain, SENDS_AND_CHARGES) };
+    let run = runs.begin(request, None, None).await.unwrap().run;
+    let ended = tokio::time::timeout(Duration::from_secs(60), ended(&runs, &run)).await;
+    let report = report(&ended.expect("attempts go on for two minutes where others are in the way"));
+    assert_eq!((&report["code"], world.called().len()), (&json!("UNAVAILABLE"), 0), "{report}");
+    assert!(report["error"].as_str().unwrap().contains("deno"), "{report}");
+}
+
+/// One that has sent something is not ended by a gateway that cannot go on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_left_to_a_gateway_that_has_its_interpreter() {
+    let world = World { uses_v8: Some(2), ..World::default() };
+    let before = world.gateway(1, Answers::Yes, asks_about_charges());
+    let (run, view) = waiting(&before, RunRequest::new(Profile::Chain, SENDS_AND_CHARGES)).await;
+    before.stop(Duration::from_secs(30)).await;
+    let read = world.store.repeated();
+    let without = world.gateway(2, Answers::Yes, asks_about_charges());
+    approve(&without, &run, &view).await;
+    holds("a second look at the run", || world.store.repeated() >= read + 2).await;
+    let runs = world.gateway(3, Answers::Yes, asks_about_charges());
+    let report = report(&ended(&runs, &run).await);
+    assert_eq!((&report["value"], world.called().len()), (&json!("done"), 2), "{report}");
 }

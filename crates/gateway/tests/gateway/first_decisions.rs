@@ -389,3 +389,84 @@ async fn a_report_states_no_decision_that_was_not_made() {
     let asked = json!({ "do": "ask", "rule": "policy[0]", "verdict": "approved", "reviewer": "local" });
     assert_eq!(decisions, [&Value::Null, &json!({ "do": "deny", "rule": "policy[2]" }), &asked], "{report}");
 }
+
+/// The names of the events of a run, without those that say nothing about calls.
+async fn events(runs: &DurableRuns, run: &str) -> Vec<&'static str> {
+    let events = runs.events(run, None, 0).await.unwrap().events;
+    let names = events.into_iter().map(|event| event.name);
+    names.filter(|name| ["call", "asked", "sent", "answered"].contains(name)).collect()
+}
+
+/// A person stops a run at the call that waits: with its worker, from its record, at another gateway. A correction may make the call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_at_which_a_person_stopped_the_run_was_not_sent() {
+    let pays = "return (await my_bank.pay_now({ to: 'ann' })).id";
+    for (code, tool) in [(pays, "my-bank.pay-now"), ("return await mail('ann')", "mail")] {
+        for (park_time, moves) in [(300, false), (0, false), (0, true)] {
+            let case = format!("{tool} {park_time} {moves}");
+            let world = World::default();
+            let park_time = Duration::from_secs(park_time);
+            let (mut runs, _) = world.gateway(vec![asks(tool)], park_time);
+            let run = begin(&runs, code).await;
+            let call = settled(&runs, &run).await.pending[0].call_id;
+            if moves {
+                runs.stop(Duration::from_secs(30)).await;
+                runs = world.gateway(vec![asks(tool)], park_time).0;
+            }
+            runs.decide(&run, None, vec![decision(call, DecisionKind::Stop)]).await.unwrap();
+            let report = report(&ended(&runs, &run).await);
+            assert_eq!((&report["code"], &report["error"]), (&json!("ABORTED"), &json!("a person stopped the run")));
+            let stopped = json!({ "do": "ask", "rule": "policy[0]", "verdict": "stopped", "reviewer": "local" });
+            assert_eq!((&report["calls"][0]["state"], &report["calls"][0]["decision"]), (&json!("not_sent"), &stopped));
+            assert_eq!((&report["safe_to_retry"], world.sent().len()), (&json!(true), 0), "{case}: {report}");
+            assert!(!events(&runs, &run).await.contains(&"sent"), "{case}");
+            let kept = Some(runs.kept_effects(&run, None).await.unwrap());
+            let corrected = RunRequest { kept, ..RunRequest::new(Profile::Chain, code) };
+            let corrected = runs.begin(corrected, None, None).await.unwrap().run;
+            assert_eq!(settled(&runs, &corrected).await.pending.len(), 1, "{case}: it is asked about again");
+        }
+    }
+}
+
+/// The record says that a call was sent once it is, so that after a crash no call is unknown that was only asked about or denied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_recorded_as_sent_when_a_person_lets_it_through() {
+    for park_time in [Duration::from_secs(300), Duration::ZERO] {
+        for (call, tool) in [("my_bank.pay_now({ to: 'ann' })", "my-bank.pay-now"), ("mail('ann')", "mail")] {
+            let code = format!(
+                "const of = (call) => call.then((it) => it.id ?? it, (error) => error.code); \
+                                return await of({call})"
+            );
+            let world = World::default();
+            let (runs, _) = world.gateway(vec![asks(tool)], park_time);
+            let run = begin(&runs, &code).await;
+            let call = settled(&runs, &run).await.pending[0].call_id;
+            assert_eq!(events(&runs, &run).await, ["call", "asked"], "{tool}");
+            runs.decide(&run, None, vec![decision(call, DecisionKind::Approve)]).await.unwrap();
+            assert_eq!(report(&ended(&runs, &run).await)["value"], "ann", "{tool}");
+            let after = events(&runs, &run).await;
+            assert_eq!((after.first(), after.iter().filter(|name| **name == "sent").count()), (Some(&"call"), 1));
+            assert_eq!(after[after.len() - 2..], ["sent", "answered"], "{tool}: {after:?}");
+            assert_eq!(world.sent(), ["ann"]);
+            let (runs, _) = world.gateway(vec![Rule::new("policy[0]", tool, Action::Deny)], park_time);
+            let run = begin(&runs, &code).await;
+            assert_eq!(report(&ended(&runs, &run).await)["value"], "DENIED", "{tool}");
+            assert_eq!(events(&runs, &run).await, ["call", "answered"], "{tool}");
+        }
+    }
+}
+
+/// Where an approval is remembered, nothing is asked: the intent comes first, as for a call that is allowed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_a_remembered_approval_lets_through_is_recorded_as_sent_before_it_is() {
+    let code = "for (const to of ['ann', 'bob']) await my_bank.pay_now({ to }); return 'all'";
+    let world = World::default();
+    let (runs, _) = world.gateway(vec![asks("my-bank.*")], Duration::ZERO);
+    let run = begin(&runs, code).await;
+    let call = settled(&runs, &run).await.pending[0].call_id;
+    runs.decide(&run, None, vec![remembered(call, "run")]).await.unwrap();
+    let report = report(&ended(&runs, &run).await);
+    assert_eq!((&report["value"], world.sent()), (&json!("all"), vec![json!("ann"), json!("bob")]), "{report}");
+    let after = events(&runs, &run).await;
+    assert_eq!(after[after.len() - 3..], ["call", "sent", "answered"], "{after:?}");
+}

@@ -17,6 +17,7 @@ mod durable;
 mod egress;
 mod first_decisions;
 mod forward;
+mod full_store;
 mod functions;
 mod hostile;
 mod lazy;

@@ -160,6 +160,13 @@ async fn data_of_the_configuration_is_computed_on_where_it_is() {
     assert!(!world.agent.tool("compute", &events).expect("listed").to_string().contains("customers"));
     let asked = ToolCall { scope: events, ..call("compute", json!({ "data": "customers", "code": code })) };
     assert!(first_text(&world.agent.call(asked).await.expect("a result")).starts_with("data: must be one of: events"));
+    let none = ToolCall {
+        scope: scope(Access::only(["price"])),
+        ..call("compute", json!({ "data": "events", "code": code }))
+    };
+    assert!(
+        first_text(&world.agent.call(none).await.expect("a result")).starts_with("data: you have none to compute on")
+    );
     world.gateway.shut_down().await;
 }
 

@@ -20,7 +20,7 @@ use toolgate_run::{FixedEnvironment, RunRequest, Runner};
 use toolgate_wire::{CallerScope, LimitRequest, Profile};
 
 use crate::counting_store::CountingStore;
-use crate::run_views::{WAIT_TIMEOUT, decision, is_done, report, settled, until};
+use crate::run_views::{WAIT_TIMEOUT, decision, holds, is_done, report, settled, until};
 
 /// What was called, by all gateways of a test.
 type Calls = Arc<Mutex<Vec<String>>>;
@@ -99,6 +99,9 @@ async fn a_decision_continues_a_run_with_the_worker_that_waits() {
     let view = settled(&runs, &run).await;
     assert_eq!(view.pending.len(), 2, "{view:?}");
     let (bob, cy) = (view.pending[0].call_id, view.pending[1].call_id);
+    // A look that goes on since the pause would find the run as well.
+    let looks = world.store.looks();
+    holds("a look for runs", || world.store.looks() > looks).await;
     decide(&runs, &run, bob, DecisionKind::Approve).await;
     // The other one still waits: the run is paused again.
     let view = settled(&runs, &run).await;

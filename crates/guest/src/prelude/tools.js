@@ -31,7 +31,7 @@
   for (const names of [read, ...[objectPrototype, p.Promise.prototype, p.prototypeOf(callTool)].map(p.ownKeys)]) {
     for (const name of names) notTools[name] = true;
   }
-  const isToolName = (name) => name !== "" && name.length <= 256 && !notTools[name] && p.toWellFormed(name) === name;
+  const isToolName = (name) => name !== "" && !notTools[name] && p.toWellFormed(name) === name;
   const missingTool = (backend, name) => (isToolName(name) ? toolFunction(backend, name) : undefined);
 
   // A backend is a frozen object of its functions. A function is made when its property is first read, since a program uses

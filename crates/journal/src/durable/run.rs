@@ -107,12 +107,6 @@ impl DurableRun {
         self.recording.stop_clock();
     }
 
-    /// Notes that a call about which a person was asked is about to be sent after all.
-    pub fn intends(&self, call: CallId) -> Durable {
-        self.recording.intends(call);
-        self.durable()
-    }
-
     /// Records a call, with a hash of the schemas of its tool.
     pub fn said_with_schema(&self, frame: &FromWorker, read_only: bool, hash: String) {
         self.recording.said_with_schema(frame, read_only, hash);

@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::spelling::with_characters_only;
+
 /// Names whose values are secrets, without case, `_` and `-`.
 const SECRET_NAMES: [&str; 18] = [
     "password",
@@ -43,12 +45,15 @@ pub(super) fn in_json(text: &str, nesting: usize, found: &mut BTreeSet<String>) 
     if nesting == 0 || !matches!(first, Some('{' | '[' | '"')) {
         return;
     }
-    let (mut here, mut doubtful) = (BTreeSet::new(), BTreeSet::new());
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let finder = SecretFinder { nesting, named: Named::Ordinary, found: &mut here, doubtful: &mut doubtful };
-    let read = finder.deserialize(&mut reader);
-    if read.is_ok() && reader.end().is_ok() {
-        found.append(&mut here);
+    let text = with_characters_only(text);
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    // Several documents may follow each other. Where a text is no JSON from some place on, what was found before it stays.
+    loop {
+        let finder =
+            SecretFinder { nesting, named: Named::Ordinary, found: &mut *found, doubtful: &mut BTreeSet::new() };
+        if finder.deserialize(&mut reader).is_err() || reader.end().is_ok() {
+            break;
+        }
     }
 }
 

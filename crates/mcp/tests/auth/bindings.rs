@@ -230,3 +230,52 @@ fn a_login_that_is_not_finished_names_what_forgets_its_client() {
         "the login was not finished within 5 s; if its page refused the client, run `toolgate logout 'a b'` and log in again"
     );
 }
+
+/// A token that was issued a moment ago and is refused: another login would be refused as well, whether it is refreshed or not.
+#[tokio::test]
+async fn a_new_token_that_the_server_refuses_is_told_with_its_reason() {
+    for refreshes in [true, false] {
+        let behaviour = Behaviour { refreshes, ..Default::default() };
+        let settings = AuthSettings { logout_command: "toolgate logout fake".to_owned(), ..settings() };
+        let (fake, authorizer) = authorizer(behaviour, settings).await;
+        log_in(&authorizer).await.unwrap();
+        fake.behaviour.lock().unwrap().fault = Fault::RefusedTokens;
+        let refused = open(&fake, &authorizer).await.map(drop);
+        let expected = AuthError::TokenRefused {
+            issuer: fake.origin.clone(),
+            resource: Some(fake.url()),
+            description: Some("the audience is another".to_owned()),
+            logout: "toolgate logout fake".to_owned(),
+        };
+        assert_eq!(refused, Err(LinkError::Auth(expected)), "refreshes: {refreshes}");
+    }
+}
+
+/// Issuers lock the account of a client after some wrong secrets.
+#[tokio::test]
+async fn a_client_that_was_refused_asks_for_no_token_again_before_it_is_told_to() {
+    let settings = AuthSettings { setting: "auth".to_owned(), ..with_secret(Grant::ClientCredentials) };
+    let (fake, authorizer) = authorizer(Behaviour::default(), settings).await;
+    let behave = |fault: Fault| fake.behaviour.lock().unwrap().fault = fault;
+    let arrivals = || fake.seen.lock().unwrap().token_arrivals;
+    behave(Fault::ForgottenClients);
+    for _ in 0..3 {
+        let refused = open(&fake, &authorizer).await.map(drop).unwrap_err().to_string();
+        assert!(refused.contains("invalid_client; check `auth.clientId` and `auth.clientSecret`"), "{refused}");
+        assert_eq!(arrivals(), 1);
+    }
+    // A login that a person asks for is a try of its own.
+    assert!(authorizer.log_in_without_person().await.is_err());
+    assert_eq!(arrivals(), 2);
+    behave(Fault::None);
+    authorizer.log_in_without_person().await.unwrap();
+    assert!(open(&fake, &authorizer).await.is_ok());
+    // What the issuer itself fails at is tried again.
+    behave(Fault::BrokenToken);
+    authorizer.log_out().await.unwrap();
+    let before = arrivals();
+    for tries in 1..=2 {
+        assert!(open(&fake, &authorizer).await.is_err());
+        assert!(arrivals() >= before + tries);
+    }
+}

@@ -60,7 +60,7 @@ pub(crate) enum Fault {
     HeldRefresh,
     /// No client is known to the token endpoint.
     ForgottenClients,
-    /// The API refuses every token.
+    /// The resource and the API refuse every token.
     RefusedTokens,
     MetadataOfAnotherResource,
     MetadataOfAnotherIssuer,
@@ -94,6 +94,8 @@ pub(crate) struct Behaviour {
     pub(crate) other_issuer: Option<String>,
     /// Whether a refusal for want of a scope names it.
     pub(crate) names_scopes: bool,
+    /// Whether a refresh token comes with the tokens.
+    pub(crate) refreshes: bool,
 }
 
 impl Default for Behaviour {
@@ -112,6 +114,7 @@ impl Default for Behaviour {
             tells_account: false,
             other_issuer: None,
             names_scopes: true,
+            refreshes: true,
         }
     }
 }
@@ -222,6 +225,9 @@ impl Fake {
             "access_token": access, "token_type": "Bearer", "expires_in": behaviour.life,
             "refresh_token": refresh, "scope": scopes.join(" "),
         });
+        if !behaviour.refreshes {
+            tokens.as_object_mut().unwrap().remove("refresh_token");
+        }
         if behaviour.tells_account {
             let claims = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(r#"{"sub":"7","email":"ada@example.com"}"#);
             tokens["id_token"] = json!(format!("e30.{claims}.canary-signature"));
@@ -450,8 +456,10 @@ async fn resource(State(fake): Shared, headers: HeaderMap, body: Bytes) -> Respo
         Described::Nowhere => String::new(),
         _ => format!(r#", resource_metadata="{origin}/.well-known/oauth-protected-resource/mcp""#),
     };
-    let Some(scopes) = scopes else {
-        let challenge = format!(r#"Bearer error="invalid_token", scope="read"{metadata}"#);
+    let accepted = scopes.filter(|_| fake.behaviour().fault != Fault::RefusedTokens);
+    let Some(scopes) = accepted else {
+        let why = sent.map(|_| ", error_description=\"the audience is\u{9}another\"").unwrap_or_default();
+        let challenge = format!(r#"Bearer error="invalid_token"{why}, scope="read"{metadata}"#);
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)], format!("bad token {sent:?}"))
             .into_response();
     };

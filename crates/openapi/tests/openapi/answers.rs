@@ -85,6 +85,18 @@ async fn text_in_windows_1252_is_decoded_by_its_table() {
 }
 
 #[tokio::test]
+async fn a_refusal_names_no_scheme_that_takes_no_credential() {
+    let document = json!({
+        "openapi": "3.1.0", "security": [{"tls": [], "key": [], "undeclared": []}], "paths": {"/x": {"get": {"operationId": "x"}}},
+        "components": {"securitySchemes": {"tls": {"type": "mutualTLS"}, "key": {"type": "apiKey", "in": "header", "name": "K"}}},
+    });
+    let transport = Prepared { answers: Arc::new(Mutex::new(vec![answer(401, &[], b"")])), ..Prepared::default() };
+    let found = load(&document.to_string()).call(&transport, "x", &object(json!({}))).await.unwrap();
+    let text = found["content"][0]["text"].as_str().unwrap();
+    assert!(text.ends_with("(no credential is configured for key: set it under `auth`)"), "{text}");
+}
+
+#[tokio::test]
 async fn an_error_status_is_a_failure_with_status_and_body() {
     let found = one("getItem", json!({"id": "1"}), answer(404, &[JSON], br#"{"message":"no such item"}"#)).await;
     assert_eq!(found["isError"], json!(true));

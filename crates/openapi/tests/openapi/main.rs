@@ -7,6 +7,7 @@ mod fake_server;
 mod hostile;
 mod references;
 mod requests;
+mod styles;
 mod tools;
 
 use serde_json::{Map, Value};

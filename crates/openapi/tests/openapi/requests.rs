@@ -6,7 +6,7 @@ use toolgate_openapi::{Api, ApiCallError};
 use crate::{EVERYTHING, SWAGGER_2, load, object, settings};
 
 /// Method, URL, headers other than `accept`, and body of a call.
-fn shown(api: &Api, tool: &str, arguments: Value) -> String {
+pub(crate) fn shown(api: &Api, tool: &str, arguments: Value) -> String {
     match api.request(tool, &object(arguments)) {
         Ok(request) => {
             let mut lines = vec![format!("{} {}", request.method, request.url)];
@@ -25,7 +25,7 @@ fn check(tool: &str, arguments: Value, expected: &str) {
     assert_eq!(shown(&load(EVERYTHING), tool, arguments), expected);
 }
 
-const BASE: &str = "https://api.example.com/v1";
+pub(crate) const BASE: &str = "https://api.example.com/v1";
 
 #[test]
 fn lists_and_objects_are_written_in_their_style() {
@@ -93,6 +93,14 @@ fn a_file_is_a_part_of_a_multipart_body() {
     assert_eq!(sent, format!("POST {BASE}/upload\n{expected}"));
 }
 
+/// The parts of a multipart body that is shown, each without what all of them begin with.
+pub(crate) fn parts_of(sent: &str) -> Vec<String> {
+    let boundary = sent.split("boundary=").nth(1).unwrap_or_else(|| panic!("{sent}")).lines().next().unwrap();
+    let separator = format!("--{boundary}");
+    let parts = sent.split(&separator).filter_map(|part| part.split_once("Content-Disposition: form-data; "));
+    parts.map(|(_, part)| part.trim().replace("\r\n", "|")).collect()
+}
+
 #[test]
 fn a_part_that_is_declared_as_json_is_json() {
     let document = json!({
@@ -108,13 +116,7 @@ fn a_part_that_is_declared_as_json_is_json() {
     });
     let api = load(&document.to_string());
     let given = json!({"tags": ["a", "b"], "name": "n", "plain": ["c", "d"], "kinds": "k"});
-    let sent = shown(&api, "x", given);
-    let boundary = sent.split("boundary=").nth(1).unwrap().lines().next().unwrap().to_owned();
-    let parts: Vec<String> = sent
-        .split(&format!("--{boundary}"))
-        .filter_map(|part| part.split_once("Content-Disposition: form-data; "))
-        .map(|(_, part)| part.trim().replace("\r\n", "|"))
-        .collect();
+    let parts = parts_of(&shown(&api, "x", given));
     let expected = [
         "name=\"tags\"|Content-Type: application/json||[\"a\",\"b\"]",
         "name=\"name\"|Content-Type: application/json; charset=utf-8||\"n\"",
@@ -289,4 +291,23 @@ fn an_idempotency_key_is_made_where_the_operation_takes_one() {
     let (one, other) = (key(json!({})), key(json!({"Idempotency-Key": null})));
     assert!(one.len() == 36 && other.len() == 36 && one != other, "{one} {other}");
     assert_eq!(key(json!({"Idempotency-Key": "mine"})), "mine");
+}
+
+#[test]
+fn a_credential_is_sent_beside_a_scheme_that_takes_none() {
+    let document = |security: Value| {
+        let key = |name: &str| json!({"type": "apiKey", "in": "header", "name": name});
+        let schemes = json!({"m": {"type": "mutualTLS"}, "k": key("X-K"), "other": key("X-Other")});
+        json!({"openapi": "3.1.0", "security": security, "paths": {"/x": {"get": {"operationId": "x"}}}, "components": {"securitySchemes": schemes}}).to_string()
+    };
+    let both = document(json!([{"m": [], "k": []}]));
+    check_auth(&both, &[("k", "s")], "x", json!({}), &["", "x-k: s"]);
+    check_auth(&both, &[("other", "s")], "x", json!({}), &[""]);
+    // An alternative without one comes first.
+    let either = document(json!([{"m": [], "k": []}, {"m": []}, {"other": []}]));
+    check_auth(&either, &[("k", "s"), ("other", "o")], "x", json!({}), &["", "x-other: o"]);
+    check_auth(&document(json!([{"m": [], "k": [], "other": []}])), &[("k", "s")], "x", json!({}), &[""]);
+    let note = "the security scheme `m` asks for a client certificate, and none is sent";
+    assert_eq!(load(&both).notes(), [note]);
+    assert!(load(&document(json!([{"k": []}]))).notes().is_empty());
 }

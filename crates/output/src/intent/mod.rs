@@ -8,12 +8,15 @@ mod choice;
 mod elements;
 mod sections;
 mod terms;
+mod wording;
 
 use super::body::Body;
 use super::footer::MIN_SAVING;
 use choice::Choice;
 use terms::Terms;
 use toolgate_wire::foreign_text::one_line;
+
+pub use wording::{Intent, IntentTooLong, MAX_INTENT_CHARS};
 
 /// Texts of up to this many bytes are not filtered.
 pub(super) const MIN_FILTERED: usize = 5_000;

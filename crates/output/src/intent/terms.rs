@@ -10,6 +10,9 @@ use toolgate_wire::stem::stem;
 /// Maximum number of terms of an intent.
 const MAX_TERMS: usize = 64;
 
+/// Maximum number of words of an intent that are read, and of pairs of characters: words that repeat each other add no term.
+const MAX_WORDS: usize = 512;
+
 /// The share of the terms that a section must contain: three in ten.
 const MIN_SHARE: (u32, u32) = (3, 10);
 
@@ -34,25 +37,15 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// `None` if the intent has no word.
+    /// `None` if the intent has no word. Words behind the first [`MAX_WORDS`] are not read.
     pub(super) fn of(intent: &str) -> Option<Self> {
-        let mut words: Vec<_> = words(intent).map(fold).chain(pairs(intent)).collect();
-        if words.iter().any(|word| !is_stop_word(word)) {
-            words.retain(|word| !is_stop_word(word));
-        }
+        let all = || words(intent).take(MAX_WORDS).map(fold).chain(pairs(intent).take(MAX_WORDS));
+        let has_only_stop_words = all().all(|word| is_stop_word(&word));
         let mut terms =
             Self { stems: Vec::new(), inside: Vec::new(), finders: Vec::new(), first: [false; 256], max_word: 0 };
-        for word in words {
-            // An irregular form may begin with another letter than its stem: `went` has the stem `go`.
-            word.bytes().take(1).for_each(|byte| terms.first[usize::from(byte)] = true);
-            let caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
-            let (list, term) = if caseless { (&mut terms.inside, word) } else { (&mut terms.stems, stem(&word)) };
-            if !list.contains(&term) {
-                list.push(term);
-            }
+        for word in all().filter(|word| has_only_stop_words || !is_stop_word(word)) {
+            terms.add(word);
         }
-        terms.stems.truncate(MAX_TERMS / 2);
-        terms.inside.truncate(MAX_TERMS / 2);
         terms.finders = terms.inside.iter().map(|term| Finder::new(term).into_owned()).collect();
         // Case folding makes a word at most three times shorter, and an ending has few letters.
         terms.max_word = terms.stems.iter().map(|term| 3 * term.len() + 32).max().unwrap_or(0);
@@ -60,6 +53,22 @@ impl Terms {
             terms.first[usize::from(byte)] = true;
         }
         (terms.count() > 0).then_some(terms)
+    }
+
+    /// Adds the term of a word, while there is room for one of its kind.
+    fn add(&mut self, word: String) {
+        let first = word.bytes().next();
+        let is_caseless = word.chars().all(|c| !c.is_ascii() && c.to_lowercase().eq(c.to_uppercase()));
+        let (list, term) = if is_caseless { (&mut self.inside, word) } else { (&mut self.stems, stem(&word)) };
+        let is_known = list.contains(&term);
+        if !is_known && list.len() == MAX_TERMS / 2 {
+            return;
+        }
+        if !is_known {
+            list.push(term);
+        }
+        // An irregular form may begin with another letter than its stem: `went` has the stem `go`.
+        first.into_iter().for_each(|byte| self.first[usize::from(byte)] = true);
     }
 
     fn count(&self) -> u32 {
@@ -238,6 +247,23 @@ mod tests {
         check("what is the error in this", "this is the thing", false);
         check("what is this", "nothing", false);
         check("what is this", "this is what", true);
+    }
+
+    #[test]
+    fn an_intent_has_a_bounded_number_of_terms() {
+        let words = |kind: &str| (0..5_000).map(|at| format!("{kind}{at}")).collect::<Vec<_>>().join(" ");
+        let pairs: String = (0..5_000).filter_map(|at| char::from_u32(0x4e00 + at)).collect();
+        for (intent, expected) in [(words("w"), 32), (pairs.clone(), 32), (format!("{} {pairs}", words("w")), 64)] {
+            assert_eq!(Terms::of(&intent).map(|terms| terms.count()), Some(expected));
+        }
+    }
+
+    /// The number of words that are read, and so the time, does not grow with the intent.
+    #[test]
+    fn words_behind_the_first_hundreds_are_not_read() {
+        let intent = |before: usize| format!("{}penguin", "error ".repeat(before));
+        assert_eq!(Terms::of(&intent(MAX_WORDS - 1)).map(|terms| terms.count()), Some(2));
+        assert_eq!(Terms::of(&intent(MAX_WORDS)).map(|terms| terms.count()), Some(1));
     }
 
     #[test]

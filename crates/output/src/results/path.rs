@@ -26,22 +26,39 @@ enum Step {
     Range(usize, usize),
 }
 
+/// Maximum length of the text of a path, in bytes.
+const MAX_PATH_BYTES: usize = 64 * 1024;
+
+/// Maximum number of digits of an index that is written as a key.
+const MAX_INDEX_DIGITS: usize = 20;
+
 /// The text is not a key path.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("not a key path at byte {at}: write results.items[3], results.items[0-4] or [\"odd.key\"]")]
-pub struct BadPath {
-    at: usize,
+pub enum BadPath {
+    /// It is not written as one.
+    #[error("not a key path at byte {at}: write results.items[3], results.items[0-4] or [\"odd.key\"]")]
+    Syntax {
+        /// Where it is wrong.
+        at: usize,
+    },
+    /// It is too long.
+    #[error("a key path has at most {MAX_PATH_BYTES} bytes")]
+    TooLong,
 }
 
 impl FromStr for KeyPath {
     type Err = BadPath;
 
     fn from_str(text: &str) -> Result<Self, BadPath> {
+        if text.len() > MAX_PATH_BYTES {
+            return Err(BadPath::TooLong);
+        }
         let mut steps = Vec::new();
         let mut rest = text.trim();
+        let end = text.trim_end().len();
         rest = rest.strip_prefix('$').filter(|after| after.is_empty() || after.starts_with(['.', '['])).unwrap_or(rest);
         while !rest.is_empty() {
-            let bad = BadPath { at: text.trim_end().len() - rest.len() };
+            let bad = BadPath::Syntax { at: end - rest.len() };
             let unsigned = rest.trim_start_matches([' ', '.', '>']);
             let (step, after) =
                 if unsigned.starts_with('[') { bracketed(unsigned) } else { bare(unsigned) }.ok_or(bad)?;
@@ -220,7 +237,7 @@ impl<'p> Follow<'p> {
             innermost.next_index += 1;
             relation = match (self.steps.get(level - 1), key) {
                 (Some(Step::Key(name)), Some(key)) if unquote(key) == name.as_str() => Relation::Reached,
-                (Some(Step::Key(name)), None) if name.parse() == Ok(index) => Relation::Reached,
+                (Some(Step::Key(name)), None) if is_index(name, index) => Relation::Reached,
                 (Some(Step::Index(asked)), None) if *asked == index => Relation::Reached,
                 (Some(Step::Range(first, last)), None)
                     if level == self.steps.len() && *first <= index && index <= *last =>
@@ -266,6 +283,11 @@ impl<'p> Follow<'p> {
             && self.reached.len() > self.steps.len()
             && self.open.len() <= self.steps.len()
     }
+}
+
+/// Whether a key is an index, as in `items.2`. The bound keeps the cost of an item independent of the length of the path.
+fn is_index(key: &str, index: usize) -> bool {
+    key.len() <= MAX_INDEX_DIGITS && key.parse() == Ok(index)
 }
 
 /// Describes the value at which a path ended.
@@ -341,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_path_in_a_message_is_cut() {
-        let long = "[0]".repeat(100_000).parse::<KeyPath>().expect("a path");
+        let long = "[0]".repeat(20_000).parse::<KeyPath>().expect("a path");
         let message = long.find(Value::of("[[7]]")).expect_err("nothing is there").to_string();
         assert!(message.len() < 500 && message.ends_with(": [0][0] is 7"), "{message}");
     }
@@ -398,6 +420,16 @@ mod tests {
         check("nope", "no nope: the result has the keys results, a, , my key");
         check("results.items[0].x", "no results.items[0].x: results.items[0] is 10");
         check("results.items[3-5]", "no results.items[3-5]: results.items has the items [0] to [2]");
+    }
+
+    #[test]
+    fn a_path_is_bounded_in_its_length_and_in_the_digits_of_an_index() {
+        let longest = "a".repeat(MAX_PATH_BYTES);
+        assert!(longest.parse::<KeyPath>().is_ok());
+        assert_eq!((longest + "a").parse::<KeyPath>(), Err(BadPath::TooLong));
+        check("results.items.0002", "\"two\"");
+        let zeros = format!("results.items.{}2", "0".repeat(60_000)).parse::<KeyPath>().expect("a path");
+        assert!(zeros.find(Value::of(JSON)).is_err());
     }
 
     #[test]

@@ -78,7 +78,10 @@ pub fn preflight_call(call: &Call, tools: &dyn Tools) -> Preflight {
     if tools.tool(&call.backend, &call.tool).is_none()
         && let Some(message) = tools.unready(&call.backend)
     {
-        warnings.push(Finding { code: FindingCode::NotReady, message, position, suggestion: None });
+        let known = tools.tools(&call.backend);
+        let known = || known.iter().map(String::as_str);
+        let suggestion = question(&nearest(&call.tool, known())).or_else(|| listed(known()));
+        warnings.push(Finding { code: FindingCode::NotReady, message, position, suggestion });
     }
     if let Some((code, message)) =
         tell_policy(&written, &tools.foresee(&call.backend, &call.tool, Some(&call.arguments)))
@@ -212,9 +215,10 @@ impl<'a> Inspector<'_, 'a> {
         let at = reached.name_span.start;
         match &reached.target {
             Target::Tool { backend, tool } => self.check_arguments(call, &reached, backend, tool),
-            // Its tools are not all known, and a call may start it.
+            // Its tools are not all known, and a call may start it: the name is wrong only by what is known so far.
             Target::NoSuchTool { backend } if let Some(why) = self.tools.unready(backend) => {
-                self.warn(FindingCode::NotReady, at, why, None);
+                let suggestion = self.guess(Some(backend), &reached.name);
+                self.warn(FindingCode::NotReady, at, why, suggestion);
             }
             Target::NoSuchTool { backend } => {
                 let suggestion = self.guess(Some(backend), &reached.name);

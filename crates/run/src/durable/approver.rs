@@ -1,7 +1,8 @@
 //! Asks people about calls of a durable run: the question is kept with the run, which is paused until a decision is made.
 //!
 //! A call that is asked about was not sent. After a decision the run is repeated from its record, reaches the same call
-//! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once.
+//! again, and gets the verdict here. A decision that arrives while the run still goes on is handed over at once. The intent of
+//! such a call is written when it is let through.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
@@ -12,11 +13,13 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use toolgate_engine::host::Target;
+use toolgate_engine::transcript::Recorder;
 use toolgate_journal::durable::{DurableRun, Journal, PendingCall};
-use toolgate_wire::{CallId, report};
+use toolgate_wire::{CallId, Failure, report};
 
 use super::decision::{CallDecision, DecisionKind};
 use super::gate::Gate;
+use super::unsettled::stopped;
 use super::view::{About, PendingView, RawJson, question_of};
 use toolgate_bridge::approvals::{Approver, AskedCall, KeptQuestion, LoginWait, ServerForm, Verdict, VerdictFuture};
 
@@ -45,8 +48,8 @@ struct ApproverState {
     waiting: HashMap<u32, oneshot::Sender<CallDecision>>,
     /// Calls that were decided about in this process and not sent yet.
     unsent: HashSet<u32>,
-    /// Why a person stopped the run.
-    stopped: Option<String>,
+    /// How the run ends that a person stopped.
+    stopped: Option<Failure>,
 }
 
 impl RunApprover {
@@ -69,7 +72,42 @@ impl RunApprover {
                 state.decisions.insert(call.call.0, decision);
             }
         }
-        Arc::new(RunApprover { run, journal, gate, after, state: Mutex::new(state) })
+        let approver = RunApprover { run, journal, gate, after, state: Mutex::new(state) };
+        approver.hold_asked();
+        Arc::new(approver)
+    }
+
+    /// Calls that a person was asked about are not sent before there is a go-ahead. Where the run has a review, another approver
+    /// lets calls through as well, so only those are held that are refused.
+    fn hold_asked(&self) {
+        let numbers: Vec<u32> = self.state.lock().questions.keys().copied().collect();
+        let calls = numbers.into_iter().filter_map(|number| number.checked_sub(self.after)).map(CallId);
+        for call in calls.filter(|call| self.after == 0 || self.is_refused(*call)) {
+            if let Some(question) = self.rule_question(call) {
+                self.gate.hold(call, question);
+            }
+        }
+    }
+
+    /// The question that a rule asked about a call.
+    fn rule_question(&self, call: CallId) -> Option<KeptQuestion> {
+        let (number, state) = (self.number(call, None), self.state.lock());
+        let question = state.questions.get(&number).filter(|it| it.about.is_rule() && it.login.is_none())?;
+        Some(KeptQuestion {
+            rule: question.rule.clone(),
+            rule_key: question.rule_key.clone(),
+            approvers: question.approvers.clone(),
+            is_acted_on: false,
+        })
+    }
+
+    /// Whether a person has decided that a call is not made, or decided too late.
+    fn is_refused(&self, call: CallId) -> bool {
+        let (number, state) = (self.number(call, None), self.state.lock());
+        let decided = state.questions.get(&number).zip(state.decisions.get(&number));
+        decided.is_some_and(|(question, decision)| {
+            decision.is_late(question.expires_at) || !is_go_ahead(decision.decision, false)
+        })
     }
 
     /// The calls that wait in this process.
@@ -108,8 +146,8 @@ impl RunApprover {
         decisions.for_each(|decision: CallDecision| self.decided(decision));
     }
 
-    /// Why a person stopped the run, if one did.
-    pub(super) fn stopped(&self) -> Option<String> {
+    /// How the run ends, if a person stopped it.
+    pub(super) fn stopped(&self) -> Option<Failure> {
         self.state.lock().stopped.clone()
     }
 
@@ -181,7 +219,7 @@ impl RunApprover {
         if let Some(decision) = decided {
             return match decision.is_late(question.expires_at) {
                 true => self.expired(id),
-                false => self.act_on_earlier(id, decision, is_form),
+                false => self.act_on_earlier(id, decision, is_form).await,
             };
         }
         if question.login.is_some() {
@@ -225,14 +263,16 @@ impl RunApprover {
         self.act_on(id, decision, is_form).await
     }
 
-    /// Acts on a decision from before this process had the run. The call is sent as any other: its intent is kept, and the
-    /// gate has let it through.
-    fn act_on_earlier(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
-        if is_go_ahead(decision.decision, is_form) {
-            Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) }
-        } else {
-            self.refuse(id, &decision)
+    /// Acts on a decision from before this process had the run.
+    async fn act_on_earlier(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
+        if !is_go_ahead(decision.decision, is_form) {
+            return self.refuse(id, &decision);
         }
+        if self.gate.is_held(id) {
+            return self.let_through(id, decision).await;
+        }
+        // Its intent is kept, and the gate has let it through.
+        Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) }
     }
 
     async fn act_on(&self, id: CallId, decision: CallDecision, is_form: bool) -> Verdict {
@@ -240,10 +280,16 @@ impl RunApprover {
             self.state.lock().unsent.remove(&decision.call_id);
             return self.refuse(id, &decision);
         }
+        self.let_through(id, decision).await
+    }
+
+    /// Lets a call be sent, once its intent is kept.
+    async fn let_through(&self, id: CallId, decision: CallDecision) -> Verdict {
+        self.state.lock().unsent.insert(decision.call_id);
         // Where the run ends here, this does not complete, and the process that goes on with the run makes the call.
         self.gate.sends(id).await;
         self.state.lock().unsent.remove(&decision.call_id);
-        match self.run.intends(id).await {
+        match self.run.before_effect(id).await {
             Ok(()) => Verdict::Approve { arguments: decision.arguments.map(|json| json.get().to_owned()) },
             Err(error) => self.denied(id, format!("it could not be made durable: {error}")),
         }
@@ -254,10 +300,10 @@ impl RunApprover {
         let reason = |usual: &str| decision.reason.clone().unwrap_or_else(|| usual.to_owned());
         match decision.decision {
             DecisionKind::Stop => {
-                let reason = reason("a person stopped the run");
-                self.state.lock().stopped = Some(reason.clone());
+                self.state.lock().stopped = Some(stopped(decision.reason.as_deref()));
+                self.gate.settles(id);
                 self.gate.stop();
-                Verdict::Stop { reason }
+                Verdict::Stop { reason: reason("no reason was given") }
             }
             // There is no answer to a call that was never sent; no question takes such a decision.
             DecisionKind::Answer => self.denied(id, "it was not sent, so it has no answer".to_owned()),
@@ -353,14 +399,8 @@ impl Approver for RunApprover {
     }
 
     fn kept_question(&self, call: CallId) -> Option<KeptQuestion> {
-        let (number, state) = (self.number(call, None), self.state.lock());
-        let question = state.questions.get(&number).filter(|it| it.about.is_rule() && it.login.is_none())?;
-        Some(KeptQuestion {
-            rule: question.rule.clone(),
-            rule_key: question.rule_key.clone(),
-            approvers: question.approvers.clone(),
-            is_acted_on: false,
-        })
+        // A call that is held has no intent: it is asked about, whatever the policy says by now.
+        self.rule_question(call).or_else(|| self.gate.held_question(call))
     }
 
     fn refusal(&self, call: CallId) -> Option<Verdict> {
@@ -431,6 +471,7 @@ fn due(question: &PendingView) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::durable::foreseen::Expected;
     use toolgate_journal::durable::Began;
     use toolgate_journal::recording::RunFacts;
     use toolgate_journal::seal::Sealer;
@@ -461,6 +502,10 @@ mod tests {
         Journal::new(store.clone(), sealer, owner.into(), Duration::from_secs(600))
     }
 
+    fn gate_of(run: &Arc<DurableRun>) -> Arc<Gate> {
+        Gate::new(run.clone(), Box::new(|_| None), Box::new(|_, _, _| Expected::Sent))
+    }
+
     async fn until(condition: impl Fn() -> bool) {
         while !condition() {
             tokio::task::yield_now().await;
@@ -481,7 +526,7 @@ mod tests {
             request: None,
         };
         let Ok(Began::New(run)) = journal_of.begin(facts, None).await else { panic!("it is new") };
-        let gate = Gate::new(run.clone(), Box::new(|_| None));
+        let gate = gate_of(&run);
         let approver = RunApprover::new(run.clone(), journal_of.clone(), gate.clone(), &[], 0);
         // An earlier pause has written the questions.
         let calls = [1, 2].map(|number| {
@@ -491,7 +536,7 @@ mod tests {
         run.pause(&calls, None).await.expect("paused");
         let taken = journal_of.take_over(Some("run")).await.expect("a store").expect("the run");
         let run = taken.run;
-        let gate = Gate::new(run.clone(), Box::new(|_| None));
+        let gate = gate_of(&run);
         let before = journal_of.pending("run").await.expect("questions");
         let approver = RunApprover::new(run.clone(), journal_of.clone(), gate.clone(), &before, 0);
         let waiting: Vec<_> = [1, 2]

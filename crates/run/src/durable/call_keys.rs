@@ -135,6 +135,17 @@ impl CallKeys {
         key.truncate(KEY_DIGITS);
         key
     }
+
+    /// The arguments of a call with its key among them; `None` where the tool takes none, or the program gave one.
+    pub(super) fn filled(&self, call: CallId, found: ToolRef<'_>, args: &str) -> Option<String> {
+        let (schema, form) = (found.tool().input_schema(), self.form);
+        // Most tools take no key; their arguments need not be read.
+        key_arguments(schema, &PROOFS, form).chain(key_arguments(schema, &CANDIDATES, form)).next()?;
+        with_member(args, |has| {
+            let name = argument_for(schema, form, has)?;
+            Some((name, form.written(&self.digits(call), schema["properties"].get(name))?))
+        })
+    }
 }
 
 /// Whether a call with these arguments has a key by which its tool makes a repeated request once, as its schema promises: one
@@ -225,22 +236,12 @@ pub(crate) struct KeyedHost {
 
 impl KeyedHost {
     /// The call with its key among the arguments, where the tool takes one.
-    fn with_argument(&self, mut call: HostCall, digits: &str) -> HostCall {
+    fn with_argument(&self, mut call: HostCall) -> HostCall {
         let Target::Tool { backend, tool } = &call.target else { return call };
         let catalog = self.bridge.catalog();
         let view = ScopedCatalog::new(&catalog, &self.caller.backends, &self.caller.tools);
-        let Some(found) = view.tool(backend, tool) else { return call };
-        let schema = found.tool().input_schema();
-        // Most tools take no key; their arguments need not be read.
-        let form = self.keys.form;
-        if key_arguments(schema, &PROOFS, form).chain(key_arguments(schema, &CANDIDATES, form)).next().is_none() {
-            return call;
-        }
-        let member = |has: &dyn Fn(&str) -> bool| {
-            let name = argument_for(schema, form, has)?;
-            Some((name, form.written(digits, schema["properties"].get(name))?))
-        };
-        if let Some(args) = with_member(&call.args, member) {
+        let filled = view.tool(backend, tool).and_then(|found| self.keys.filled(call.id, found, &call.args));
+        if let Some(args) = filled {
             call.args = args;
         }
         call
@@ -257,7 +258,7 @@ impl HostLayer for KeyedHost {
             return self.real.call(call);
         }
         let digits = self.keys.digits(call.id);
-        let call = self.with_argument(call, &digits);
+        let call = self.with_argument(call);
         let key = self.keys.form.written(&digits, None).unwrap_or(digits);
         Box::pin(idempotency::with_key(key, self.real.call(call)))
     }

@@ -1,6 +1,7 @@
 //! Why a durable run is not begun, found or decided.
 
 use toolgate_journal::fork::NoFork;
+use toolgate_journal::replay::NoReplay;
 use toolgate_journal::store::StoreError;
 use toolgate_wire::LimitFault;
 
@@ -94,10 +95,40 @@ pub enum DurableError {
     /// The run has no such beginning.
     #[error(transparent)]
     Fork(#[from] NoFork),
+    /// The record of the run cannot be repeated.
+    #[error("the run cannot be repeated: {0}")]
+    NoReplay(#[from] NoReplay),
     /// What is kept of a run has another form.
     #[error("the run cannot be read: {0}")]
     Unreadable(String),
     /// The store does not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl DurableError {
+    /// Whether there is no room now and will be later.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy | Self::Store(StoreError::TooManyRuns(_) | StoreError::TooManyBytes { .. }))
+    }
+
+    /// Whether the request is not the reason: it could be a run without a record. No wildcard arm: a new variant must choose.
+    pub(crate) fn is_of_store(&self) -> bool {
+        match self {
+            Self::Busy | Self::Stopping | Self::NoStore | Self::Open(_) | Self::Store(_) => true,
+            Self::NoSuchRun(_)
+            | Self::Limit(_)
+            | Self::TooLong { .. }
+            | Self::NoWebhooks
+            | Self::NotEnded(_)
+            | Self::Forgotten { .. }
+            | Self::Truncated { .. }
+            | Self::BeingCorrected { .. }
+            | Self::TooManyCorrections { .. }
+            | Self::BadDecision { .. }
+            | Self::Fork(_)
+            | Self::NoReplay(_)
+            | Self::Unreadable(_) => false,
+        }
+    }
 }

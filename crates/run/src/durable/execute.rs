@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use toolgate_bridge::approvals::Approver;
 use toolgate_engine::transcript::Recorder;
 use toolgate_journal::durable::{DurableRun, PendingCall, TakenOver};
 use toolgate_journal::replay::Replayable;
 use toolgate_journal::store::{Lease, StoreError};
-use toolgate_wire::{CallId, CallState, CallerScope, Code, Failure, Outcome};
+use toolgate_wire::{CallId, CallState, Code, Failure, Outcome};
 
+use super::super::Counted;
 use super::super::failed_runs::fix_hint;
 use super::super::request::{Durability, PausedRun, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
-use super::super::{Counted, Runner};
 use super::approver::RunApprover;
 use super::call_keys::CallKeys;
+use super::foreseen::Foresight;
 use super::gate::Gate;
 use super::go_on::lacks_effects;
 use super::park::{Execution, Parked};
@@ -36,6 +38,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_ATTEMPTS: u32 = 480;
 /// How often a program is begun again whose worker died, each time from its record. One that kills its worker itself does so again.
 const MAX_WORKER_DEATHS: u32 = 3;
+/// How often a run is left to other gateways because its interpreter is missing here, and of how many runs that is known.
+const MAX_TIMES_LEFT: u32 = 12;
+const MAX_LEFT_RUNS: usize = 1024;
 /// Attempts to write the end of a run. After them its lease ends, and it is repeated from its record.
 const MAX_FINISH_ATTEMPTS: u32 = 40;
 
@@ -154,8 +159,8 @@ impl Inner {
             RecordedRun { replay: Arc::new(replay), host: ReplayHost::Tools }
         });
         let request = self.rehearsed(&run, request, stored.webhook.as_deref()).await?;
-        let (bridge, caller) = (self.runner.bridge.clone(), request.caller.clone());
-        let gate = Gate::new(run.clone(), Box::new(move |target| hash_of(&bridge, &caller, target)));
+        let keys = CallKeys::new(self.journal.clone(), run.id(), stored.keys);
+        let gate = self.gate(&run, &request, &keys);
         // A run from its start has no questions yet.
         let asked = if recorded.is_some() { self.journal.pending(run.id()).await } else { Ok(Vec::new()) };
         let mut asked = match asked {
@@ -181,7 +186,7 @@ impl Inner {
             observer: Some(lines.clone()),
             recorder: Some(gate.clone()),
             approver: Some(staged::approver(&request, approver.clone())),
-            keys: Some(CallKeys::new(self.journal.clone(), run.id(), stored.keys)),
+            keys: Some(keys),
             durable: Durability::Durable,
             recorded,
             ..request
@@ -201,14 +206,28 @@ impl Inner {
         report.report.has_unrecorded_calls |= is_partial;
         report.report.elapsed = (report.report.elapsed + ran).saturating_sub(gate.waited());
         request.kept.iter().for_each(|kept| kept.mark(&mut report));
+        note_decisions(&mut report, &gate, &approver);
         // A worker may also die before it has read the program, or while it repeats a record that ends with a failure.
         let has_failed = has_failed || (is_unknown && names_unknown(&report));
         let is_cut_off = report.route == Route::Script && !gate.has_ended() && is_runtime(&report) && !has_failed;
         if ended == Ended::ByItself && is_cut_off && deaths < MAX_WORKER_DEATHS {
             return Some(Next { how: GoesOn::Died(run), deaths: deaths + 1 });
         }
+        let may_leave = ended == Ended::ByItself && request.recorded.is_some();
+        if may_leave && self.leaves_to_others(run.id(), &request, &report) {
+            tracing::warn!(run = run.id(), "a run is left to a gateway that has its interpreter");
+            return None;
+        }
         // A worker that dies while its run is being ended from here changes nothing about the reason of that end.
         let is_ended_here = is_cut_off || is_aborted(&report);
+        let reason = match ended {
+            Ended::Aborted => Some(aborted()),
+            Ended::Stopped | Ended::ByItself => approver.stopped(),
+            Ended::Lost | Ended::Claimed(_) | Ended::Paused | Ended::Released => None,
+        };
+        if let Some(failure) = reason.filter(|_| is_ended_here) {
+            report.report.outcome = Outcome::Failed(failure);
+        }
         match ended {
             Ended::Lost => {}
             Ended::Claimed(lease) => return Some(Next { how: GoesOn::Claimed(lease), deaths }),
@@ -222,19 +241,41 @@ impl Inner {
                     self.tell_paused(run.id(), stored.webhook.as_deref(), pending, &asked);
                 }
             }
-            Ended::Stopped if is_ended_here => {
-                let reason = approver.stopped().unwrap_or_default();
-                let message = format!("a person stopped the run: {reason}");
-                report.report.outcome = Outcome::Failed(Failure::new(Code::Aborted, message));
-                self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await;
-            }
-            Ended::Aborted if is_cut_off => {
-                report.report.outcome = Outcome::Failed(Failure::new(Code::Aborted, "the run was aborted"));
-                self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await;
-            }
-            _ => self.finish(&run, &request.caller, stored.webhook.as_deref(), report).await,
+            _ => self.finish(&run, &request, stored.webhook.as_deref(), report).await,
         }
         None
+    }
+
+    /// Whether the program was not started because too many others are waiting.
+    fn is_busy(&self, request: &RunRequest, report: &RunReport) -> bool {
+        let engine = &self.runner.engine;
+        is_unavailable(report) && !engine.is_disposed() && !engine.lacks(request.engine)
+    }
+
+    /// Whether a run that was taken over is left to another gateway, because its interpreter is missing here. Its lease ends, and every
+    /// gateway with the store may have it before this one takes it back. One that comes back too often ends here.
+    fn leaves_to_others(&self, run: &str, request: &RunRequest, report: &RunReport) -> bool {
+        if !is_unavailable(report) || !self.runner.engine.lacks(request.engine) {
+            return false;
+        }
+        let mut left = self.left.lock();
+        if left.len() >= MAX_LEFT_RUNS {
+            left.clear();
+        }
+        let times = left.entry(run.to_owned()).or_default();
+        *times += 1;
+        *times <= MAX_TIMES_LEFT
+    }
+
+    /// The recorder of a run, which looks at its calls before they are made.
+    fn gate(&self, run: &Arc<DurableRun>, request: &RunRequest, keys: &CallKeys) -> Arc<Gate> {
+        let (bridge, caller) = (self.runner.bridge.clone(), request.caller.clone());
+        let foresight = Foresight::new(&self.runner, request, keys.clone(), run.id());
+        Gate::new(
+            run.clone(),
+            Box::new(move |target| hash_of(&bridge, &caller, target)),
+            Box::new(move |call, target, args| foresight.expected(call, target, args)),
+        )
     }
 
     /// Owns a run that a parked worker was claimed for.
@@ -292,7 +333,7 @@ impl Inner {
             attempts += 1;
             if ended != Ended::ByItself
                 || gate.has_begun()
-                || !is_busy(&report, &self.runner)
+                || !self.is_busy(&request, &report)
                 || attempts > MAX_ATTEMPTS
             {
                 return (ended, report);
@@ -395,14 +436,15 @@ impl Inner {
     pub(super) async fn finish(
         &self,
         run: &DurableRun,
-        caller: &CallerScope,
+        request: &RunRequest,
         webhook: Option<&str>,
         mut report: RunReport,
     ) {
         let remark = run.remark();
         let is_whole = remark.is_none();
         report.report.warnings.extend(remark);
-        self.runner.history.record_durable(caller, &report);
+        report.is_durable = true;
+        self.runner.history.record_durable(request.door, &request.caller, &report);
         if is_whole && self.settings.names_fix {
             add_fix_hint(&mut report);
         }
@@ -439,6 +481,10 @@ fn add_fix_hint(report: &mut RunReport) {
     }
 }
 
+fn is_unavailable(report: &RunReport) -> bool {
+    report.report.failure().is_some_and(|failure| failure.code == Code::Unavailable)
+}
+
 fn is_runtime(report: &RunReport) -> bool {
     report.report.failure().is_some_and(|failure| failure.code == Code::Runtime)
 }
@@ -452,8 +498,16 @@ fn is_aborted(report: &RunReport) -> bool {
     report.report.failure().is_some_and(|failure| failure.code == Code::Aborted)
 }
 
-/// Whether the program was not started because too many others are waiting.
-fn is_busy(report: &RunReport, runner: &Runner) -> bool {
-    let unavailable = report.report.failure().is_some_and(|failure| failure.code == Code::Unavailable);
-    unavailable && !runner.engine.is_disposed() && !runner.engine.lacks(None)
+/// Says what a person decided about calls that have no answer: the engine tells decisions with answers.
+fn note_decisions(report: &mut RunReport, gate: &Gate, approver: &RunApprover) {
+    for (call, place) in gate.open_calls() {
+        if let Some(record) = report.report.calls.get_mut(place).filter(|record| record.decision.is_none()) {
+            record.decision = approver.answered(call).map(Box::new);
+        }
+    }
+}
+
+/// How a run ends that a request aborted.
+pub(super) fn aborted() -> Failure {
+    Failure::new(Code::Aborted, "the run was aborted")
 }

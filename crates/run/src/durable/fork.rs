@@ -12,7 +12,7 @@ use toolgate_wire::CallerScope;
 
 use super::callers::GrantedScope;
 use super::ends::NextEnd;
-use super::kept_effects::{Called, called};
+use super::kept_effects::{Called, answered_by, called};
 use super::stored::StoredRequest;
 use super::{DurableError, DurableRuns, Inner, RunReport};
 use crate::execution_id;
@@ -85,10 +85,17 @@ impl Inner {
         };
         kept.without(fork, &self.runner.bridge);
         let left_out: HashSet<u32> = left_out.iter().copied().collect();
+        let answered = |record: &Record| -> HashSet<u32> {
+            record.entries.iter().filter_map(|entry| answered_by(&entry.event)).collect()
+        };
+        let (before, after) = (answered(recorded), answered(fork));
+        // A call that an earlier run answered was not sent, and takes that answer again.
+        let is_made = |id: &u32| left_out.contains(id) || (before.contains(id) && !after.contains(id));
         let mut made: HashMap<Called, usize> = HashMap::new();
         for entry in &recorded.entries {
             if let Event::Call(call) = &entry.event
-                && left_out.contains(&call.id)
+                && !call.read_only
+                && is_made(&call.id)
             {
                 let args = recorded.blobs.text(&call.args).unwrap_or_default();
                 *made.entry(called(&self.runner.bridge, &(&call.target).into(), args)).or_default() += 1;

@@ -3,16 +3,21 @@
 //! A run is paused or given away between effects: whatever has been sent is answered, and what was not sent is made by
 //! the process that goes on with the run. So no call becomes unknown because of a pause or a shutdown. The gate of a run that is parked
 //! with its worker opens again when the run goes on here.
+//!
+//! A call that is not sent before it is decided about has no intent before that (`foreseen`): it is held.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use toolgate_engine::transcript::{Delivery, Durable, Recorder, Replay, RunSoFar, StepEvent};
+use toolgate_bridge::approvals::KeptQuestion;
+use toolgate_engine::transcript::{AfterReplay, Delivery, Durable, OpenCall, Recorder, Replay, RunSoFar, StepEvent};
 use toolgate_journal::durable::DurableRun;
 use toolgate_wire::{CallId, CallRecord, CallState, FromWorker, Target, ToWorker};
+
+use super::foreseen::Expected;
 
 /// How often a worker that is awake is looked at again, and the time between two looks.
 const MAX_WAKE_CHECKS: u32 = 5;
@@ -21,10 +26,14 @@ const WAKE_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// A hash of the schemas of a tool; `None` where there is none.
 pub(super) type SchemaOf = Box<dyn Fn(&Target) -> Option<String> + Send + Sync>;
 
+/// How a call that may have an effect is made.
+pub(super) type ExpectedOf = Box<dyn Fn(CallId, &Target, &[u8]) -> Expected + Send + Sync>;
+
 /// Records a run, and may stop it between two effects.
 pub(super) struct Gate {
     run: Arc<DurableRun>,
     schema_of: SchemaOf,
+    expected_of: ExpectedOf,
     state: Mutex<GateState>,
     changed: Notify,
     this: Weak<Gate>,
@@ -37,12 +46,17 @@ struct GateState {
     has_begun: bool,
     /// Whether the program has said how it ended.
     has_ended: bool,
-    /// Calls without a reply.
-    open: HashSet<CallId>,
+    /// How many calls were made.
+    made: usize,
+    /// Calls without a reply, with their places among those that were made.
+    open: HashMap<CallId, usize>,
     /// Calls that were sent, may have an effect and were not answered.
     in_flight: HashSet<CallId>,
-    /// Calls that a person was asked about and that were not sent.
+    /// Calls that are open and were not sent: a person is asked about them, or they are held.
     unsent: HashSet<CallId>,
+    /// Calls whose intent is not written when they are made: what they are to be decided by, or `None` where an earlier run answers
+    /// them.
+    held: HashMap<CallId, Option<KeptQuestion>>,
     /// Calls that a person is asked about, and since when the first is.
     asked: HashSet<CallId>,
     asked_since: Option<Instant>,
@@ -65,6 +79,43 @@ impl GateState {
     fn is_watched(&self) -> bool {
         self.asked_since.is_some() || self.is_closed
     }
+
+    fn opens(&mut self, call: CallId) {
+        self.open.insert(call, self.made);
+        self.made += 1;
+    }
+
+    /// Lets a call through, unless nothing is sent any more.
+    fn pass(&mut self, call: CallId) -> Option<Passed> {
+        let held = self.held.get(&call);
+        // Its answer is recorded at once, before the intent of any later call: after a crash it is known which of equal calls were
+        // sent.
+        if held.is_some_and(Option::is_none) {
+            return Some(Passed::Held);
+        }
+        if self.is_closed {
+            return None;
+        }
+        let passed = if held.is_some() { Passed::Held } else { Passed::Sent };
+        self.in_flight.insert(call);
+        if passed == Passed::Sent {
+            self.unsent.remove(&call);
+        }
+        Some(passed)
+    }
+
+    fn has_only_asked(&self) -> bool {
+        self.open.keys().all(|call| self.asked.contains(call))
+    }
+}
+
+/// What becomes of a call that is let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passed {
+    /// It is sent, once its intent is kept.
+    Sent,
+    /// It is decided about first, or an earlier run answers it.
+    Held,
 }
 
 /// When a run was parked, and the processor time that its worker had then.
@@ -82,15 +133,17 @@ impl ParkedSince {
 }
 
 impl Gate {
-    pub(super) fn new(run: Arc<DurableRun>, schema_of: SchemaOf) -> Arc<Self> {
+    pub(super) fn new(run: Arc<DurableRun>, schema_of: SchemaOf, expected_of: ExpectedOf) -> Arc<Self> {
         let state = GateState {
             is_closed: false,
             is_stopped: false,
             has_begun: false,
             has_ended: false,
-            open: HashSet::new(),
+            made: 0,
+            open: HashMap::new(),
             in_flight: HashSet::new(),
             unsent: HashSet::new(),
+            held: HashMap::new(),
             asked: HashSet::new(),
             asked_since: None,
             called: HashSet::new(),
@@ -103,6 +156,7 @@ impl Gate {
         Arc::new_cyclic(|this| Gate {
             run,
             schema_of,
+            expected_of,
             state: Mutex::new(state),
             changed: Notify::new(),
             this: this.clone(),
@@ -111,18 +165,61 @@ impl Gate {
 
     /// Takes over what is open where a record ends: the engine tells of nothing that it repeats.
     pub(super) fn repeats(&self, replay: &Replay) {
-        let mut state = self.state.lock();
-        state.unsent.clone_from(&replay.unsent);
-        for step in &replay.steps {
-            match &step.event {
-                StepEvent::Said { then: FromWorker::Call { id, .. }, .. } => drop(state.open.insert(*id)),
-                StepEvent::Said { then: FromWorker::Timer { id, .. }, .. } => drop(state.timers.insert(*id)),
-                StepEvent::Said { then: FromWorker::Cancel { id }, .. }
-                | StepEvent::Delivered { message: ToWorker::Fire { id, .. }, .. } => drop(state.timers.remove(id)),
-                StepEvent::Delivered { message: ToWorker::Reply { id, .. }, .. } => drop(state.open.remove(id)),
-                StepEvent::Said { .. } | StepEvent::Delivered { .. } => {}
+        let mut made: BTreeMap<CallId, (&Target, &[u8])> = BTreeMap::new();
+        {
+            let mut state = self.state.lock();
+            state.unsent.clone_from(&replay.unsent);
+            for step in &replay.steps {
+                match &step.event {
+                    StepEvent::Said { then: FromWorker::Call { id, target, args }, read_only, .. } => {
+                        state.opens(*id);
+                        made.extend((!read_only).then_some((*id, (target, args.as_slice()))));
+                    }
+                    StepEvent::Said { then: FromWorker::Timer { id, .. }, .. } => drop(state.timers.insert(*id)),
+                    StepEvent::Said { then: FromWorker::Cancel { id }, .. }
+                    | StepEvent::Delivered { message: ToWorker::Fire { id, .. }, .. } => drop(state.timers.remove(id)),
+                    StepEvent::Delivered { message: ToWorker::Reply { id, .. }, .. } => {
+                        state.open.remove(id);
+                        made.remove(id);
+                    }
+                    StepEvent::Said { .. } | StepEvent::Delivered { .. } => {}
+                }
             }
         }
+        let AfterReplay::GoOn(open) = &replay.then else { return };
+        made.retain(|id, _| matches!(open.get(id), Some(OpenCall::Make)));
+        for (id, (target, args)) in made {
+            self.expect((self.expected_of)(id, target, args), id);
+        }
+    }
+
+    /// Holds a call that is not sent at once.
+    fn expect(&self, expected: Expected, call: CallId) {
+        match expected {
+            Expected::Sent => {}
+            Expected::Decided(question) => self.hold(call, question),
+            Expected::Answered => drop(self.state.lock().held.insert(call, None)),
+        }
+    }
+
+    /// Writes no intent of this call before it is decided about.
+    pub(super) fn hold(&self, call: CallId, question: KeptQuestion) {
+        self.state.lock().held.insert(call, Some(question));
+    }
+
+    /// Whether a call has no intent before it is decided about.
+    pub(super) fn is_held(&self, call: CallId) -> bool {
+        self.state.lock().held.contains_key(&call)
+    }
+
+    /// What such a call is to be decided by.
+    pub(super) fn held_question(&self, call: CallId) -> Option<KeptQuestion> {
+        self.state.lock().held.get(&call).cloned().flatten()
+    }
+
+    /// The calls without a reply, with their places among those that were made.
+    pub(super) fn open_calls(&self) -> Vec<(CallId, usize)> {
+        self.state.lock().open.iter().map(|(call, place)| (*call, *place)).collect()
     }
 
     /// Whether a message went to a guest.
@@ -174,7 +271,7 @@ impl Gate {
 
     fn has_only_questions(&self) -> bool {
         let state = self.state.lock();
-        let only_asked = !state.open.is_empty() && state.open.iter().all(|call| state.asked.contains(call));
+        let only_asked = !state.open.is_empty() && state.has_only_asked();
         state.is_closed && only_asked && state.in_flight.is_empty() && state.timers.is_empty() && !state.has_ended
     }
 
@@ -227,29 +324,27 @@ impl Gate {
 
     /// A call that waited is about to be sent. Completes when something may be sent; never where the run ends here.
     pub(super) async fn sends(&self, call: CallId) {
-        {
-            let mut state = self.state.lock();
-            state.asked.remove(&call);
-            if state.asked.is_empty() {
-                state.asked_since = None;
-            }
-        }
+        self.settles(call);
+        self.state.lock().held.remove(&call);
         self.let_through(call).await;
     }
 
-    /// Waits until the gate is open, and counts the call as sent.
-    async fn let_through(&self, call: CallId) {
+    /// Waits until the gate is open, and lets the call through.
+    async fn let_through(&self, call: CallId) -> Passed {
         loop {
             let changed = self.changed.notified();
-            {
-                let mut state = self.state.lock();
-                if !state.is_closed {
-                    state.unsent.remove(&call);
-                    state.in_flight.insert(call);
-                    return;
-                }
+            if let Some(passed) = self.state.lock().pass(call) {
+                return passed;
             }
             changed.await;
+        }
+    }
+
+    /// The intent of a call that was let through.
+    fn intent(&self, call: CallId, passed: Passed) -> Durable {
+        match passed {
+            Passed::Sent => self.run.before_effect(call),
+            Passed::Held => Box::pin(std::future::ready(Ok(()))),
         }
     }
 
@@ -297,9 +392,8 @@ impl Gate {
                 let state = self.state.lock();
                 state.asked_since.map(|since| {
                     let late = (since + max_wait).saturating_duration_since(Instant::now());
-                    let only_asked = state.open.iter().all(|call| state.asked.contains(call));
                     let silent = (state.last + settle).saturating_duration_since(Instant::now());
-                    if only_asked && state.in_flight.is_empty() { late.min(silent) } else { late }
+                    if state.has_only_asked() && state.in_flight.is_empty() { late.min(silent) } else { late }
                 })
             };
             match wait {
@@ -323,6 +417,7 @@ impl Recorder for Gate {
             if let ToWorker::Reply { id, .. } = delivery.message {
                 state.open.remove(id);
                 state.unsent.remove(id);
+                state.held.remove(id);
                 state.asked.remove(id);
                 // One that only reads is not waited for by `before_reply`, and may have been asked about.
                 state.in_flight.remove(id);
@@ -346,12 +441,21 @@ impl Recorder for Gate {
             state.has_ended |= matches!(frame, FromWorker::Done { .. });
             match frame {
                 FromWorker::Call { id, target, .. } => {
-                    state.open.insert(*id);
+                    state.opens(*id);
                     is_first = !state.called.contains(target);
                 }
                 FromWorker::Timer { id, .. } => drop(state.timers.insert(*id)),
                 FromWorker::Cancel { id } => drop(state.timers.remove(id)),
                 _ => {}
+            }
+        }
+        if let FromWorker::Call { id, target, args } = frame
+            && !read_only
+        {
+            self.expect((self.expected_of)(*id, target, args), *id);
+            let mut state = self.state.lock();
+            if state.held.contains_key(id) {
+                state.unsent.insert(*id);
             }
         }
         let schema = match frame {
@@ -368,22 +472,17 @@ impl Recorder for Gate {
     }
 
     fn before_effect(&self, id: CallId) -> Durable {
-        {
-            let mut state = self.state.lock();
-            if state.is_closed {
-                drop(state);
-                // Where the run ends here, the process that goes on with it makes the call.
-                let this = self.this.clone();
-                return Box::pin(async move {
-                    let Some(gate) = this.upgrade() else { return std::future::pending().await };
-                    gate.let_through(id).await;
-                    gate.run.before_effect(id).await
-                });
-            }
-            state.unsent.remove(&id);
-            state.in_flight.insert(id);
+        let passed = self.state.lock().pass(id);
+        if let Some(passed) = passed {
+            return self.intent(id, passed);
         }
-        self.run.before_effect(id)
+        // Where the run ends here, the process that goes on with it makes the call.
+        let this = self.this.clone();
+        Box::pin(async move {
+            let Some(gate) = this.upgrade() else { return std::future::pending().await };
+            let passed = gate.let_through(id).await;
+            gate.intent(id, passed).await
+        })
     }
 
     fn before_reply(&self, id: CallId, state: CallState, body: Result<&str, &str>) -> Durable {
@@ -449,7 +548,7 @@ mod tests {
             request: None,
         };
         let Ok(Began::New(run)) = journal.begin(facts, None).await else { panic!("it is new") };
-        let gate = Gate::new(run, Box::new(|_| None));
+        let gate = Gate::new(run, Box::new(|_| None), Box::new(|_, _, _| Expected::Sent));
         let long = Duration::from_secs(3600);
         let wakes = Arc::new(CountingWaker::default());
         let mut pausing = std::pin::pin!(gate.wants_pause(long, long));

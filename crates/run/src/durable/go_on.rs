@@ -17,11 +17,12 @@ use toolgate_journal::replay::{self, NoReplay, SentCall};
 use toolgate_journal::store::StoreError;
 use toolgate_wire::{CallerScope, Code, Failure, FromWorker, Limit, LimitRequest, Outcome, Report};
 
+use super::super::door::Door;
 use super::super::request::{Durability, RecordedRun, ReplayHost, Route, RunReport, RunRequest};
 use super::super::{Counted, Readiness};
 use super::call_keys::{KeyForm, has_key};
 use super::decision::{CallDecision, DecisionKind};
-use super::execute::Next;
+use super::execute::{Next, aborted};
 use super::kept_effects::{Called, called};
 use super::schemas::hash_of;
 use super::staged::Reviewed;
@@ -89,8 +90,7 @@ impl Inner {
             }
         }
         if row.as_ref().is_some_and(|row| row.abort) {
-            let failure = Failure::new(Code::Aborted, "the run was aborted");
-            self.end_with(run, &record, Some((request, stored)), failure).await;
+            self.end_with(run, &record, Some((request, stored)), aborted()).await;
             return None;
         }
         let request = match self.reviewed(&run, &record, request).await {
@@ -102,7 +102,7 @@ impl Inner {
             }
         };
         let resumed = if row.is_some_and(|row| row.abort) {
-            failed(Code::Aborted, "the run was aborted".to_owned())
+            Err(aborted())
         } else {
             self.backends_known(&record, &request).await;
             let asked = match self.journal.pending(run.id()).await {
@@ -145,10 +145,8 @@ impl Inner {
     fn request_of(&self, record: &Record) -> Result<(RunRequest, StoredRequest), Failure> {
         let unreadable = || Failure::new(Code::Runtime, "the run cannot go on: its record has no request");
         let header = record.header().ok_or_else(unreadable)?;
-        let text = |text| record.blobs.text(text).ok();
-        let stored = header.request.as_ref().and_then(text).ok_or_else(unreadable)?;
-        let stored: StoredRequest = serde_json::from_str(stored).map_err(|_| unreadable())?;
-        let code = text(&header.code).ok_or_else(unreadable)?;
+        let stored = stored_of(record).ok_or_else(unreadable)?;
+        let code = record.blobs.text(&header.code).map_err(|_| unreadable())?;
         let granted = stored.granted.as_ref().filter(|_| self.callers.admits_tokens());
         let caller = self.callers.scope(&header.caller).or_else(|| granted.map(|it| it.scope(&header.caller)));
         let caller = caller.ok_or_else(|| {
@@ -185,15 +183,19 @@ impl Inner {
         let profile = record.header().map(|header| header.profile).unwrap_or(toolgate_wire::Profile::Chain);
         let (request, webhook) = match request {
             Some((request, stored)) => (request, stored.webhook),
-            None => (RunRequest::new(profile, ""), None),
+            // The record may still say which door it came by.
+            None => {
+                let door = stored_of(record).map_or(Door::Durable, |stored| stored.door());
+                (RunRequest { door, ..RunRequest::new(profile, "") }, None)
+            }
         };
-        let (caller, kept) = (request.caller.clone(), request.kept.clone());
+        let mut request = Box::new(request);
         let mut report = match replay::stopped(record, failure.clone()) {
             Ok(replayable) => {
                 let replay = Arc::new(replayable.replay);
                 let recorded = Some(RecordedRun { replay: replay.clone(), host: ReplayHost::Tools });
                 let id = Some(run.id().to_owned());
-                let mut request = Box::new(RunRequest { id, recorded, durable: Durability::Durable, ..request });
+                (request.id, request.recorded, request.durable) = (id, recorded, Durability::Durable);
                 let mut report = self.runner.perform(&mut request, Counted::No).await;
                 report.report.has_unrecorded_calls |= lacks_effects(&report.report, &replay);
                 report
@@ -206,8 +208,8 @@ impl Inner {
         };
         // What was called beyond the end of the record is not known.
         report.report.has_unrecorded_calls |= replay::is_truncated(record);
-        kept.iter().for_each(|kept| kept.mark(&mut report));
-        self.finish(&run, &caller, webhook.as_deref(), report).await;
+        request.kept.iter().for_each(|kept| kept.mark(&mut report));
+        self.finish(&run, &request, webhook.as_deref(), report).await;
     }
 
     /// Waits until the tools of the backends that the program names are known, and until those that the run has called are up:
@@ -283,6 +285,12 @@ impl Inner {
         };
         view.tool(backend, tool).is_some_and(is_harmless)
     }
+}
+
+/// What is kept of the request in a record.
+fn stored_of(record: &Record) -> Option<StoredRequest> {
+    let text = record.blobs.text(record.header()?.request.as_ref()?).ok()?;
+    serde_json::from_str(text).ok()
 }
 
 /// Whether a person gave other arguments to a call of this target, by the names that its backend itself uses.

@@ -9,7 +9,7 @@
 //! of a corrected run has only the calls that its own program made. So a correction is stored with what it keeps, as long as that is
 //! not much, and only its own record is read when it is corrected in turn; of others the records before it are read as well.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use toolgate_journal::entry::{Event, ReplyBody};
 use toolgate_journal::recording::Record;
 use toolgate_journal::store::StoreError;
 use toolgate_wire::foreign_text::clipped;
-use toolgate_wire::{CallErrorCode, CallState, Warning};
+use toolgate_wire::{CallErrorCode, CallId, CallState, Warning};
 
 use super::schemas::data;
 use super::stored::StoredRequest;
@@ -82,6 +82,8 @@ struct KeptState {
     /// Calls of which it is unknown whether they took effect.
     unknown: Vec<Called>,
     left: usize,
+    /// Answers for calls that are being made.
+    reserved: HashMap<CallId, String>,
 }
 
 impl KeptState {
@@ -101,6 +103,8 @@ impl KeptEffects {
     fn of(run: &str, record: &Record, bridge: &Bridge) -> Self {
         let mut made: HashMap<u32, (Called, bool)> = HashMap::new();
         let mut sent: Vec<u32> = Vec::new();
+        // By the numbers of their calls: equal calls are answered in the order in which they were made.
+        let mut answered: BTreeMap<u32, (Called, bool, String)> = BTreeMap::new();
         let mut state = KeptState::default();
         for entry in &record.entries {
             match &entry.event {
@@ -116,11 +120,7 @@ impl KeptEffects {
                     let Some((called, is_read)) = made.remove(&reply.id) else { continue };
                     let text = record.blobs.text(reply.body.text()).unwrap_or_default().to_owned();
                     match (&reply.body, reply.state, is_read) {
-                        (ReplyBody::Value(_), _, true) => state.reads.entry(called).or_default().push_back(text),
-                        (ReplyBody::Value(_), _, false) => {
-                            state.effects.entry(called).or_default().push_back(text);
-                            state.left += 1;
-                        }
+                        (ReplyBody::Value(_), ..) => drop(answered.insert(reply.id, (called, is_read, text))),
                         (ReplyBody::Error(_), CallState::Unknown, false) => state.unknown.push(called),
                         // What failed or was not sent may be tried again.
                         (ReplyBody::Error(_), ..) => {}
@@ -128,6 +128,11 @@ impl KeptEffects {
                 }
                 _ => {}
             }
+        }
+        for (called, is_read, text) in answered.into_values() {
+            let answers = if is_read { &mut state.reads } else { &mut state.effects };
+            answers.entry(called).or_default().push_back(text);
+            state.left += usize::from(!is_read);
         }
         state.unknown.extend(sent.iter().filter_map(|id| made.remove(id)).map(|(called, _)| called));
         KeptEffects { run: run.to_owned(), state: Mutex::new(state), changed: Notify::new(), in_memory: None }
@@ -254,6 +259,14 @@ impl KeptEffects {
         self.state.lock().effects.get(called).map_or(0, VecDeque::len)
     }
 
+    /// Keeps the answer of the earlier run for a call that is about to be made and may have an effect, if there is one.
+    pub(super) fn reserve(&self, call: CallId, called: &Called) -> bool {
+        let answer = self.take(called, false);
+        let is_answered = answer.is_some();
+        self.state.lock().reserved.extend(answer.map(|answer| (call, answer)));
+        is_answered
+    }
+
     /// The answer of the earlier run to this call.
     fn take(&self, called: &Called, is_read: bool) -> Option<String> {
         let mut state = self.state.lock();
@@ -329,7 +342,7 @@ impl KeptEffects {
 }
 
 /// The call that an event answers with a value.
-fn answered_by(event: &Event) -> Option<u32> {
+pub(super) fn answered_by(event: &Event) -> Option<u32> {
     match event {
         Event::Answered(reply) | Event::Reply(reply) if matches!(reply.body, ReplyBody::Value(_)) => Some(reply.id),
         _ => None,
@@ -420,6 +433,10 @@ impl HostLayer for KeptHost {
     }
 
     fn make_call(&self, call: HostCall) -> HostFuture {
+        let reserved = self.kept.state.lock().reserved.remove(&call.id);
+        if let Some(answer) = reserved {
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
         let is_read = self.real.call_is_read_only(&call.target, &call.args);
         let called = called(&self.bridge, &call.target, &call.args);
         if let Some(answer) = self.kept.take(&called, is_read) {

@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! - `stored`: what is kept of a request
-//! - `gate`: the recorder, which can stop a run between two effects
+//! - `gate`: the recorder, which can stop a run between two effects; `foreseen`: which calls are not sent as they are made
 //! - `execute`: one run, from its start or from its record, to its end; `go_on`: from the record to what is executed
 //! - `park`: lets a run wait for a person with its worker; `parked`: the runs that do, and their bounds
 //! - `take_over`: finds runs that are due; `unsettled`: what is to be decided before one goes on; `schemas`: what its tools were
@@ -29,6 +29,7 @@ mod ends;
 mod error;
 mod events;
 mod execute;
+mod foreseen;
 mod fork;
 mod gate;
 mod go_on;
@@ -171,6 +172,8 @@ struct Inner {
     /// Cancelled when the runs are not used any more; parked workers end then.
     dropped: CancellationToken,
     users: Mutex<Weak<DropGuard>>,
+    /// How often runs were left to other gateways, by their ids.
+    left: Mutex<HashMap<String, u32>>,
     /// Wakes the task that looks for runs that are due.
     due: Notify,
     /// Counts records that are read for callers.
@@ -220,6 +223,7 @@ impl DurableRuns {
             live: Mutex::default(),
             ends: RunEnds::default(),
             changes: broadcast::channel(MAX_CHANGES_BEHIND).0,
+            left: Mutex::default(),
             due: Notify::new(),
             reading: Reading::default(),
             began: unix_ms(),
@@ -309,19 +313,37 @@ impl DurableRuns {
     }
 
     async fn run_until<T>(&self, request: RunRequest, until: impl Future<Output = T>) -> Result<RunReport, T> {
+        let kept = request.kept.clone();
+        let awaited = match self.start_run(request).await {
+            Ok(awaited) => awaited,
+            Err(error) => return Ok(not_begun(&error, kept.as_deref())),
+        };
+        tokio::select! {
+            biased;
+            report = self.report_of(awaited) => Ok(report),
+            late = until => Err(late),
+        }
+    }
+
+    /// Begins a run that is waited for.
+    pub(super) async fn start_run(&self, request: RunRequest) -> Result<AwaitedRun, DurableError> {
         let id = request.id.clone().unwrap_or_else(super::execution_id);
         let withdrawn = request.withdrawn.clone();
         let end = self.0.ends.next_of(&id);
-        match self.begin_once(RunRequest { id: Some(id.clone()), ..request }).await {
-            Ok(begun) if begun.is_repeated => return Ok(handle(&begun.run, self.pending_of(&begun.run).await)),
-            Ok(_) => {}
-            Err(error) => return Ok(RunReport::refused(code_of(&error), error.to_string())),
+        let begun = self.begin_once(RunRequest { id: Some(id.clone()), ..request }).await?;
+        if begun.is_repeated {
+            return Ok(AwaitedRun { id: begun.run, end: None, _withdrawn: None });
         }
         let _withdrawn = withdrawn.map(|withdrawn| self.abort_when(&id, withdrawn));
-        tokio::select! {
-            biased;
-            report = self.end_of(&id, end) => Ok(report),
-            late = until => Err(late),
+        Ok(AwaitedRun { id, end: Some(end), _withdrawn })
+    }
+
+    /// The report of a run at its end or its pause.
+    pub(super) async fn report_of(&self, awaited: AwaitedRun) -> RunReport {
+        let AwaitedRun { id, end, _withdrawn } = awaited;
+        match end {
+            Some(end) => self.end_of(&id, end).await,
+            None => handle(&id, self.pending_of(&id).await),
         }
     }
 
@@ -479,6 +501,24 @@ impl DurableRuns {
 /// The idempotency key of the corrections of a run. No header of HTTP has such a byte, so no caller can choose it.
 fn correction_key(run: &str) -> String {
     format!("\u{0}fix {run}")
+}
+
+/// A run that was begun and is waited for.
+pub(super) struct AwaitedRun {
+    id: String,
+    /// `None` where an earlier request had begun it.
+    end: Option<NextEnd>,
+    /// Aborts it when its request is withdrawn.
+    _withdrawn: Option<DropGuard>,
+}
+
+/// The report of a run that was not begun. One that there is no room for now is reported like one that the engine has no room for.
+pub(super) fn not_begun(error: &DurableError, kept: Option<&KeptEffects>) -> RunReport {
+    let refused = RunReport::refused(code_of(error), error.to_string());
+    let mut report = RunReport { route: if error.is_busy() { Route::Script } else { Route::Refused }, ..refused };
+    // A correction that was not begun has called nothing of what was done.
+    report.report.has_unrecorded_calls |= kept.is_some_and(KeptEffects::has_left);
+    report
 }
 
 /// How a run that could not begin has failed.

@@ -61,7 +61,7 @@ impl DurableRuns {
         let (record, _permit) = self.0.read(&row).await?;
         let replayable = offline(&record).map_err(|fault| match fault {
             NoReplay::NoReport => DurableError::NotEnded(run.to_owned()),
-            fault => unreadable(fault),
+            fault => DurableError::NoReplay(fault),
         })?;
         let recorded = record.report().unwrap_or_default();
         let (engine, lines) = replay_engine(None, recorded);

@@ -16,7 +16,7 @@ use super::super::request::{Durability, PausedRun, RunReport, RunRequest};
 use super::super::{Counted, Runner};
 use super::approver::{RunApprover, reviewer_of};
 use super::decision::{CallDecision, DecisionKind};
-use super::unsettled::own_names;
+use super::unsettled::{own_names, stopped};
 use super::view::{About, PendingView, RawJson, StagedView, decision_of, question_of};
 use super::{Inner, unix_ms};
 use crate::stage::{Commit, CommitApprover, LineDecision, LineVerdict, Rehearsal, Review, StagedLine, Staging};
@@ -201,9 +201,7 @@ impl Inner {
         }
         let decisions = asked.decisions;
         if let Some(stop) = decisions.values().find(|decision| decision.decision == DecisionKind::Stop) {
-            let reason = stop.reason.as_deref().unwrap_or("a person stopped the run");
-            let failure = Failure::new(Code::Aborted, format!("a person stopped the run: {reason}"));
-            return Reviewed::Ends(Box::new(request), failure);
+            return Reviewed::Ends(Box::new(request), stopped(stop.reason.as_deref()));
         }
         let is_open =
             |line: &&StagedLine| !decisions.contains_key(&line.number) && expires_at(line, &review) > unix_ms();

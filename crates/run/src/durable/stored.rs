@@ -10,7 +10,8 @@ use toolgate_journal::entry::CallTarget;
 use toolgate_mcp::RequestOrigin;
 use toolgate_wire::{LimitRequest, Profile};
 
-use super::super::request::{Door, RunRequest};
+use super::super::door::Door;
+use super::super::request::RunRequest;
 use super::call_keys::KeyForm;
 use super::callers::GrantedScope;
 use super::kept_effects::KeptEffects;
@@ -36,7 +37,7 @@ pub(super) struct StoredRequest {
     engine: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// The door that it came by.
+    /// The name of the door that it came by. Records of earlier versions may have none.
     pub(super) door: String,
     /// Whether its writes are reviewed before they are sent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -142,6 +143,11 @@ impl StoredRequest {
         Duration::from_millis(self.wall_ms)
     }
 
+    /// The door that it came by.
+    pub(super) fn door(&self) -> Door {
+        Door::recorded(&self.door)
+    }
+
     /// The names of the functions that it may call; `None` means all that the caller may use.
     pub(super) fn function_names(&self) -> Option<&[String]> {
         self.functions.as_deref()
@@ -167,7 +173,7 @@ impl StoredRequest {
             },
             engine: self.engine.as_deref().and_then(|engine| engine.parse().ok()),
             seed: self.seed,
-            door: Door::Durable,
+            door: self.door(),
             staging: if self.stage { Staging::Wanted } else { Staging::No },
             origin: RequestOrigin { client: self.client.clone(), ..RequestOrigin::default() },
             effects: if self.reads_only { AllowedEffects::ReadOnly } else { AllowedEffects::Any },
@@ -204,7 +210,19 @@ mod tests {
         assert_eq!((again.data, again.seed, again.engine), (request.data, request.seed, request.engine));
         assert_eq!(again.limits, LimitRequest { wall, ..request.limits });
         assert_eq!((again.text.as_str(), again.effects), ("return 1", AllowedEffects::ReadOnly), "rights stay");
-        assert_eq!(again.origin.client.as_deref(), Some("agent 1.0"));
+        assert_eq!((again.origin.client.as_deref(), again.door), (Some("agent 1.0"), Door::Http));
+    }
+
+    #[test]
+    fn a_run_that_goes_on_has_the_door_that_it_came_by() {
+        for door in [Door::Mcp("call_tool_chain"), Door::Http, Door::WebSocket, Door::CommandLine, Door::Api] {
+            let request = RunRequest { door, ..RunRequest::new(Profile::Chain, "return 1") };
+            let text = serde_json::to_string(&StoredRequest::of(&request, Duration::from_secs(5), None)).unwrap();
+            let read: StoredRequest = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.request(Profile::Chain, "return 1".into()).door, door);
+        }
+        let earlier: StoredRequest = serde_json::from_str("{}").unwrap();
+        assert_eq!(earlier.request(Profile::Chain, "return 1".into()).door, Door::Durable);
     }
 
     #[test]

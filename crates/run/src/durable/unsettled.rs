@@ -234,10 +234,7 @@ fn unknown_calls(record: &Record, open: &mut HashMap<CallId, OpenCall>, resent: 
                     let body = Ok(answer.get().as_bytes().to_vec());
                     *treated = OpenCall::Answered { state: CallState::Applied, body };
                 }
-                (DecisionKind::Stop, _) => {
-                    let reason = decision.reason.as_deref().unwrap_or("a person stopped the run");
-                    return Settled::End(stopped(reason));
-                }
+                (DecisionKind::Stop, _) => return Settled::End(stopped(decision.reason.as_deref())),
                 (DecisionKind::Deny | DecisionKind::Edit | DecisionKind::Answer, _) => {
                     *treated = call.refused(decision.reason.as_deref());
                 }
@@ -307,6 +304,8 @@ fn not_with(target: &Target, decision: &CallDecision) -> Failure {
     Failure::new(Code::Aborted, message)
 }
 
-fn stopped(reason: &str) -> Failure {
-    Failure::new(Code::Aborted, format!("a person stopped the run: {reason}"))
+/// How a run ends that a person stopped.
+pub(super) fn stopped(reason: Option<&str>) -> Failure {
+    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    Failure::new(Code::Aborted, format!("a person stopped the run{reason}"))
 }

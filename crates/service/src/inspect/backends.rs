@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use toolgate_gateway::runtime::Gateway;
 use toolgate_wire::CallerScope;
 
 use super::query::Query;
+use crate::path::Path;
 use crate::refusal::{Refusal, Shown};
 use crate::{Caller, HttpService};
 use toolgate_wire::foreign_text::one_line;
@@ -177,6 +178,11 @@ fn add_connection(reply: &mut BackendReply, connection: &Backend) {
         }
         BackendState::NeedsLogin { command } => add_login(reply, &command),
         BackendState::Stopped => reply.state = StateName::Stopped,
+    }
+    if matches!(reply.state, StateName::Idle | StateName::Ready)
+        && let Some(command) = connection.missing_login()
+    {
+        add_login(reply, &command);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `GET /v1/history`: the caller's runs of the recent past, by whichever door. `GET /v1/history/{executionId}`: one of them whole.
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::query::Query;
 use super::run_log::{Filter, RunLine};
+use crate::path::Path;
 use crate::refusal::{Refusal, Shown};
 use crate::run::answer;
 use crate::{Caller, HttpService};

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -20,6 +20,8 @@ use toolgate_mcp::client::auth::{AuthError, Grant, LoginStatus, PendingLogin, Re
 use toolgate_wire::foreign_text::one_line;
 
 use crate::body::Received;
+use crate::messages::BoundedList;
+use crate::path::Path;
 use crate::refusal::{Refusal, Shown};
 use crate::{Caller, HttpService};
 
@@ -38,8 +40,8 @@ const MAX_TEXT_CHARS: usize = 300;
 pub(crate) struct LoginRequest {
     /// Scopes to ask for besides those of the configuration and of the server, such as a call that waits names them.
     #[serde(default)]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 500), regex(pattern = r"^[!#-\[\]-~]+$")))]
-    scopes: Vec<String>,
+    #[schemars(inner(length(min = 1, max = 500), regex(pattern = r"^[!#-\[\]-~]+$")))]
+    scopes: BoundedList<String, MAX_SCOPES>,
 }
 
 /// A login that has begun.
@@ -151,7 +153,7 @@ pub(crate) async fn begin(
             return Ok(answer(StatusCode::OK, LoginReply { url: None, issuer: None, expires_in_seconds: None }));
         }
         LoginNeed::Unknown(Some(error)) => return Err(unavailable(&error)),
-        LoginNeed::None | LoginNeed::Login | LoginNeed::Unknown(None) => {}
+        LoginNeed::None | LoginNeed::Login | LoginNeed::AnotherLogin(_) | LoginNeed::Unknown(None) => {}
     }
     service.browser_logins().end(&name).await;
     let listener = target.listen(None).await.map_err(|error| unavailable(&error))?;
@@ -207,10 +209,10 @@ fn checked_scopes(request: LoginRequest) -> Result<Vec<String>, Refusal> {
         (1..=500).contains(&scope.len())
             && scope.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte))
     };
-    if scopes.len() > MAX_SCOPES || !scopes.iter().all(is_scope) {
-        return Err(Refusal::field("/scopes", "must be at most 64 scopes without spaces and quotes"));
+    if !scopes.iter().all(is_scope) {
+        return Err(Refusal::field("/scopes", "must be scopes without spaces and quotes"));
     }
-    Ok(scopes)
+    Ok(scopes.into_iter().collect())
 }
 
 fn target(service: &HttpService, caller: &Caller, name: &str) -> Result<LoginTarget, Refusal> {
@@ -223,9 +225,15 @@ fn target(service: &HttpService, caller: &Caller, name: &str) -> Result<LoginTar
     }
     found.map_err(|error| match error {
         LoginTargetError::Unknown => no_such(),
-        LoginTargetError::NoLogin => Refusal::BadRequest(
-            "this backend takes no login: it is a program, or the configuration has a header Authorization for it",
+        LoginTargetError::Program => Refusal::BadRequest("this backend takes no login: it is a program"),
+        LoginTargetError::Header => {
+            Refusal::BadRequest("this backend takes no login: the configuration has a header Authorization for it")
+        }
+        LoginTargetError::ApiWithoutLogin { .. } => Refusal::BadRequest(
+            "the configuration has no OAuth login for this API: `toolgate add NAME --openapi DOCUMENT --client-id ID` writes the \
+             one that its document describes",
         ),
+        LoginTargetError::NoFolder => Refusal::BadRequest("this service has no folder for logins"),
         LoginTargetError::Auth(error) => unavailable(&error),
     })
 }
@@ -254,7 +262,11 @@ async fn finish(
 ) -> Result<LoginStatus, AuthError> {
     let lost = |error: std::io::Error| AuthError::Unreachable { what: "the browser", reason: error.to_string() };
     let response = listener.response_to(&pending).await.map_err(lost)?;
-    target.authorizer.finish_login(pending, &response).await
+    let status = target.authorizer.finish_login(pending, &response).await?;
+    match target.need(ASK_TIMEOUT).await {
+        LoginNeed::AnotherLogin(refused) => Err(refused),
+        LoginNeed::None | LoginNeed::Login | LoginNeed::Unknown(_) => Ok(status),
+    }
 }
 
 fn unavailable(error: &dyn std::fmt::Display) -> Refusal {

@@ -125,20 +125,20 @@ pub(crate) fn add_paths(schemas: &mut Schemas, key: &Value, paths: &mut Map<Stri
 
     let ok = json!({"description": "The cassette, one JSON object a line; secrets are stand-ins.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}});
     let summary = "Exports a durable run as a cassette.";
-    let cassette = operation(schemas, "cassette", summary, (200, ok), &[KEYED, &[404, 503]])
+    let cassette = operation(schemas, "cassette", summary, (200, ok), &[KEYED, &[404, 409, 503]])
         .with("parameters", json!([parameter("runId")]));
     add("/v1/runs/{runId}/cassette", json!({"get": cassette.keyed(key)}));
 
     let ok = schemas.writes::<ReplayReply>("How the repetition ended, and whether as recorded.");
     let summary = "Repeats a durable run from its record; no tool is called.";
-    let replay = operation(schemas, "replay", summary, (200, ok), &[KEYED, &[404, 503]])
+    let replay = operation(schemas, "replay", summary, (200, ok), &[KEYED, &[404, 409, 503]])
         .with("parameters", json!([parameter("runId")]));
     add("/v1/runs/{runId}/replay", json!({"post": replay.keyed(key)}));
 
     let ok = schemas.writes::<ForkReply>("The new run goes on by itself.");
     let body = schemas.reads::<ForkRequest>();
     let summary = "Begins a run that keeps the first answered calls of a durable run and makes the rest.";
-    let fork = operation(schemas, "fork", summary, (202, ok), &[READS_A_BODY, KEYED, &[404]])
+    let fork = operation(schemas, "fork", summary, (202, ok), &[READS_A_BODY, KEYED, &[404, 409]])
         .with("requestBody", body)
         .with("parameters", json!([parameter("runId")]));
     add("/v1/runs/{runId}/fork", json!({"post": fork.keyed(key)}));

@@ -2,7 +2,7 @@
 //! /v1/runs/{runId}/fork`.
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
@@ -14,6 +14,7 @@ use crate::body::Received;
 use crate::durable::checked;
 use crate::messages::durable::RunStatusName;
 use crate::messages::{RunReply, Whole};
+use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::run::{answer, counted};
 use crate::{Caller, HttpService};

@@ -1,17 +1,19 @@
 //! The rules of the policy as a caller may see them: in `GET /v1/policy`; what they say about a call that is not made:
 //! `POST /v1/policy/explain`; an approval that is taken back: `DELETE /v1/policy/remembered/{id}`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use toolgate_bridge::approvals::{RememberError, RememberedRule};
 use toolgate_bridge::{Bridge, QuestionedCall, caller_in_rules, standing_applies, standing_words};
 use toolgate_wire::{CallerScope, Profile};
 
 use crate::body::Received;
+use crate::path::Path;
 use crate::refusal::{Refusal, Shown};
 use crate::{Caller, HttpService};
 
@@ -98,7 +100,7 @@ pub(crate) struct ExplainRequest {
     tool: Option<String>,
     /// The arguments; none when absent.
     #[schemars(with = "Option<Map<String, Value>>")]
-    arguments: Option<Map<String, Value>>,
+    arguments: Option<Box<RawValue>>,
     /// The kind of run: `chain` when absent.
     profile: Option<ProfileName>,
 }
@@ -161,7 +163,7 @@ pub(crate) async fn explain(
     Extension(caller): Extension<Caller>,
     received: Received<ExplainRequest>,
 ) -> Result<Json<ExplainReply>, Refusal> {
-    let ExplainRequest { tool, arguments, profile } = received.value;
+    let Received { value: ExplainRequest { tool, arguments, profile }, mut share } = received;
     let tool = tool.ok_or_else(|| Refusal::missing("/tool"))?;
     if tool.is_empty() || tool.chars().nth(MAX_NAME).is_some() {
         return Err(Refusal::field("/tool", format!("must have between 1 and {MAX_NAME} characters")));
@@ -173,9 +175,18 @@ pub(crate) async fn explain(
         ProfileName::Direct => "direct",
     };
     let (scope, bridge) = (caller.scope(), service.runner().bridge());
-    let arguments = Value::Object(arguments.unwrap_or_default());
+    let arguments = match arguments.map(|text| share.tree("/arguments", &text)).transpose()? {
+        None => Value::Object(Map::new()),
+        Some(object @ Value::Object(_)) => object,
+        Some(_) => return Err(Refusal::field("/arguments", "must be an object")),
+    };
     let call = QuestionedCall { path: &tool, arguments: &arguments, caller: caller_in_rules(&scope), profile };
-    let explained = bridge.explain(&scope, call);
+    // What the policy does to a function that the caller has is told, though the catalog does not know the function.
+    let is_function = service.runner().functions(&scope).get(&tool).is_some();
+    let explained = match is_function {
+        true => bridge.explain(&CallerScope { name: String::new(), ..scope.clone() }, call),
+        false => bridge.explain(&scope, call),
+    };
     let visible: Vec<String> = bridge.rules_for(&scope).into_iter().map(|(id, _)| id).collect();
     let rules = explained.near().filter(|(rule, _)| visible.contains(&rule.id)).map(|(rule, standing)| StandingReply {
         rule: rule.id.clone(),

@@ -51,6 +51,8 @@ pub(crate) struct RunLine {
     pub(crate) at: u64,
     /// The door that it came by.
     pub(crate) door: &'static str,
+    /// Whether it is kept in the store of durable runs.
+    pub(crate) durable: bool,
     /// The route that it took.
     pub(crate) path: &'static str,
     /// `ok`, or the code of its failure.
@@ -293,6 +295,7 @@ impl RunListener for RunLog {
             execution_id: run.report.id.clone(),
             at: unix_ms(),
             door: run.door.name(),
+            durable: run.report.is_durable,
             path: run.report.route.name(),
             outcome: report.failure().map_or("ok", |failure| failure.code.name()),
             ms: (report.execution_ms() * 1e3).round() / 1e3,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,6 +16,7 @@ use toolgate_catalog::types::{self, BREAKS_ITS_SCHEMA};
 use toolgate_functions::{HostFunction, docs, find};
 
 use super::query::Query;
+use crate::path::Path;
 use crate::refusal::{Refusal, Shown};
 use crate::run::answer;
 use crate::{Caller, HttpService};

@@ -10,7 +10,11 @@ use toolgate_run::durable::{DecisionKind, PendingView, RunStatus};
 use toolgate_wire::Limit;
 use toolgate_wire::limits::MB;
 
-use super::{EngineName, RunProfile, RunReply, Whole};
+use super::bounded::text_or_one_member;
+use super::{BoundedList, EngineName, FunctionNames, RunProfile, RunReply, Whole};
+
+/// Decisions in one request.
+pub(crate) const MAX_DECISIONS: usize = 1000;
 
 /// A program to run that outlives its request.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -24,7 +28,7 @@ pub(crate) struct DurableRunBody {
     #[schemars(with = "Option<Map<String, Value>>")]
     pub(crate) context: Option<Box<RawValue>>,
     /// The functions that the program may call; without a list, all that the caller may use.
-    pub(crate) functions: Option<Vec<String>>,
+    pub(crate) functions: Option<FunctionNames>,
     /// Time limit in milliseconds. Time in which no process executes the run does not count.
     #[schemars(with = "Option<u64>", range(min = Limit::Wall.spec().min, max = Limit::Wall.spec().max))]
     pub(crate) timeout_ms: Option<Whole>,
@@ -192,8 +196,8 @@ struct SubstitutionReply {
 #[schemars(rename = "DecisionsRequest")]
 pub(crate) struct DecisionsBody {
     /// The decisions; all are checked before the first is taken.
-    #[schemars(required, with = "Vec<DecisionBody>", length(min = 1, max = 1000))]
-    pub(crate) decisions: Option<Vec<DecisionBody>>,
+    #[schemars(required, with = "BoundedList<DecisionBody, MAX_DECISIONS>", length(min = 1))]
+    pub(crate) decisions: Option<BoundedList<DecisionBody, MAX_DECISIONS>>,
 }
 
 /// A decision about one call.
@@ -213,6 +217,8 @@ pub(crate) struct DecisionBody {
     /// Why, for the program and for the report.
     pub(crate) reason: Option<String>,
     /// For what else the decision holds.
+    #[serde(default, deserialize_with = "text_or_one_member")]
+    #[schemars(!default, with = "Option<Value>")]
     pub(crate) remember: Option<Value>,
 }
 

@@ -13,13 +13,13 @@ pub(super) mod sessions;
 mod sign_in;
 
 use axum::Router;
-use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use ring::digest::{SHA256, digest};
 use toolgate_page::{CONTENT_SECURITY_POLICY, FILES, PageFile};
 
+use super::path::Path;
 use super::refusal::{Refusal, Shown};
 use super::{HttpService, status};
 

@@ -73,12 +73,18 @@ pub(super) async fn sign_in(
     }
     let now = Instant::now();
     let caller = match received.value {
-        SignInRequest { key: Some(key), link: None } => admission::holder(&service, peer, &key).await?,
+        SignInRequest { key: Some(key), link: None } => {
+            admission::holder(&service, peer, &key).await.map_err(|refusal| match refusal {
+                // A token of the issuer signs no browser in, so none is asked for.
+                Refusal::InvalidToken { .. } => Refusal::NotSignedIn,
+                other => other,
+            })?
+        }
         SignInRequest { key: None, link: Some(link) } => {
             let comparison = service.failed_keys().begin(peer.address())?;
             match service.page_sessions().follow(&link, &service.rules(), now) {
                 Some(caller) => caller,
-                None => return Err(comparison.failed(Refusal::Unauthorised).await),
+                None => return Err(comparison.failed(Refusal::LinkNotValid(LINK_TIME)).await),
             }
         }
         _ => return Err(Refusal::field("", "must have either `key` or `link`")),

@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::remote_functions::{Outgoing, RemoteFunctions};
 use crate::body::{self, escaped};
 use crate::limits::RequestedLimits;
-use crate::messages::{EngineName, RunProfile, Whole};
+use crate::messages::{EngineName, FunctionNames, RunProfile, Whole};
 use crate::refusal::Refusal;
 use crate::run::{Output, ProgramFields, named};
 use crate::{Caller, HttpService};
 use toolgate_functions::{HostFunction, Param, Presence, Registry};
-use toolgate_mcp::RequestOrigin;
+use toolgate_mcp::{RequestOrigin, TreeError, bounded_tree};
+use toolgate_output::Intent;
 use toolgate_run::{Door, RunRequest};
 
 /// The most bytes of signatures; each is compiled, which costs more than its bytes.
 const MAX_SIGNATURES: usize = 256 * 1024;
 const MAX_FUNCTIONS: usize = 256;
+/// The most bytes of memory that signatures take before they are compiled.
+const MAX_SIGNATURE_TREE: usize = 16 << 20;
 /// The most bytes of compiled signatures.
 const MAX_COMPILED: u64 = 16 << 20;
 
@@ -33,14 +36,14 @@ pub(super) struct Handshake {
     code: Option<String>,
     context: Option<Box<RawValue>>,
     functions: Option<Box<RawValue>>,
-    builtins: Option<Vec<String>>,
+    builtins: Option<FunctionNames>,
     timeout_ms: Option<Whole>,
     #[serde(rename = "maxHeapMB")]
     max_heap_mb: Option<Whole>,
     profile: Option<RunProfile>,
     engine: Option<EngineName>,
     max_output_size: Option<Whole>,
-    intent: Option<String>,
+    intent: Option<Intent>,
     durable: Option<bool>,
     stage: Option<bool>,
 }
@@ -136,8 +139,11 @@ fn caller_functions(specs: Option<&RawValue>, remote_functions: &Arc<RemoteFunct
     if specs.get().len() > MAX_SIGNATURES {
         return too_much(format!("at most {MAX_SIGNATURES} bytes of signatures"));
     }
-    let specs: Map<String, Value> = serde_json::from_str(specs.get())
-        .map_err(|_| Refusal::field("/functions", "must be an object of signatures by function name"))?;
+    let specs = match bounded_tree(specs.get(), MAX_SIGNATURE_TREE) {
+        Ok(Value::Object(specs)) => specs,
+        Err(error @ TreeError::TooManyValues { .. }) => return too_much(error.to_string()),
+        Ok(_) | Err(_) => return too_much("must be an object of signatures by function name".into()),
+    };
     if specs.len() > MAX_FUNCTIONS {
         return too_much(format!("at most {MAX_FUNCTIONS} functions"));
     }
@@ -212,6 +218,7 @@ fn typed(schema: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Map;
     use toolgate_functions::docs;
 
     fn check(specs: Value, expected: &str) {
@@ -255,5 +262,7 @@ mod tests {
         let many: Map<String, Value> = (0..257).map(|n| (format!("f{n}"), json!({}))).collect();
         check(Value::Object(many), "/functions: at most 256 functions");
         check(json!({"f": {"description": "x".repeat(300_000)}}), "/functions: at most 262144 bytes of signatures");
+        let lists = "its values would take more than 16777216 bytes of memory: send large data as one string, or in several parts";
+        check(json!({"f": {"params": vec![json!([[]]); 50_000]}}), &format!("/functions: {lists}"));
     }
 }

@@ -10,6 +10,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_run_pauses_once_for_all_calls_that_wait,
         a_denied_call_fails_and_an_edited_one_is_sent_as_edited,
         a_person_stops_a_run,
+        a_program_runs_without_a_record_where_no_more_runs_are_kept,
         a_staged_run_waits_with_its_review,
         many_decisions_are_one,
         a_question_expires,
@@ -110,6 +111,17 @@ async fn a_person_stops_a_run() {
     assert!(report["error"].as_str().is_some_and(|error| error.contains("wrong account")), "{report}");
 }
 
+/// A rule may ask about its calls, so that it would be a durable run. One that is asked for as such waits until there is room.
+async fn a_program_runs_without_a_record_where_no_more_runs_are_kept() {
+    let server = start(Setup { max_open_runs: 0, ..asking() }).await;
+    let code = "const found = await shop.find({ what: 'salt' }); return [found.found]";
+    let ran = server.post("/v1/run", json!({"code": code})).await.json();
+    assert_eq!(ran["value"], json!(["salt"]), "{ran}");
+    assert!(ran["warnings"][0].as_str().is_some_and(|it| it.starts_with("no person can be asked")), "{ran}");
+    let durable = server.post("/v1/run", json!({"code": code, "durable": true})).await;
+    assert_eq!(durable.refusal(), "429 UNAVAILABLE");
+}
+
 /// The functions of this service are not known to change nothing, so that they are reviewed.
 async fn a_staged_run_waits_with_its_review() {
     let server = start(Setup::default()).await;
@@ -178,6 +190,7 @@ async fn a_paused_run_is_aborted() {
     assert_eq!(server.ask("DELETE", &format!("/v1/runs/{run}")).send().await.status, 202);
     let report = server.ended(&run).await["report"].clone();
     assert_eq!((&report["code"], &report["logs"]["stdout"]), (&json!("ABORTED"), &json!(["on"])), "{report}");
+    assert_eq!((&report["error"], &report["calls"][0]["state"]), (&json!("the run was aborted"), &json!("not_sent")));
     assert!(paid.lock().is_empty());
 }
 

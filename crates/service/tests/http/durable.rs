@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         runs_belong_to_the_caller_that_began_them,
         runs_are_listed_page_by_page,
         a_run_is_aborted,
+        a_run_that_has_not_ended_is_not_repeated,
         a_request_waits_for_the_end,
         a_call_in_json_is_no_durable_run,
         bad_requests_for_runs_are_refused,
@@ -149,9 +150,28 @@ async fn a_run_is_aborted() {
     let ended = server.ended(&run).await;
     let report = &ended["report"];
     assert_eq!((&report["code"], &report["safe_to_retry"]), (&json!("ABORTED"), &json!(false)), "{ended}");
+    assert_eq!(report["error"], "the run was aborted", "as of a paused one");
     assert_eq!((&report["logs"]["stdout"], &report["calls"][0]["state"]), (&json!(["on"]), &json!("unknown")));
     let again = server.ask("DELETE", &format!("/v1/runs/{run}")).send().await;
     assert_eq!((again.status, &again.json()["status"]), (202, &json!("done")), "{again:?}");
+}
+
+/// The service is there, and the same request later is answered: it is no fault of the service.
+async fn a_run_that_has_not_ended_is_not_repeated() {
+    let mut held = hold();
+    let functions = [held.function.clone()].into_iter().collect();
+    let server = start(Setup { functions, ..Setup::default() }).await;
+    let run = server.begin(json!({"code": "return await hold()"})).await;
+    held.began.recv().await.expect("called");
+    let path = format!("/v1/runs/{run}/replay");
+    assert_eq!(server.post(&path, json!({})).await.refusal(), "409 CONFLICT");
+    held.release.notify_one();
+    server.ended(&run).await;
+    assert_eq!(server.post(&path, json!({})).await.json()["same"], json!(true));
+    let refused = server.begin(json!({"code": "return (("})).await;
+    server.ended(&refused).await;
+    let path = format!("/v1/runs/{refused}/replay");
+    assert_eq!(server.post(&path, json!({})).await.refusal(), "409 CONFLICT", "it has no program");
 }
 
 async fn a_request_waits_for_the_end() {

@@ -100,7 +100,12 @@ async fn a_link_signs_in_once() {
     assert_eq!(base, format!("http://{}/", server.at));
     let bob = sign_in(&server, json!({"link": link})).await;
     assert_eq!(ask(&server, &bob, "GET", "/page/session").await.json()["caller"], "bob");
-    assert_eq!(server.post("/page/session", json!({"link": link})).await.refusal(), "401 UNAUTHORIZED");
+    let again = server.post("/page/session", json!({"link": link})).await;
+    assert_eq!(again.refusal(), "401 UNAUTHORIZED");
+    let told = again.json()["error"]["message"].as_str().expect("a message").to_owned();
+    assert!(told.contains("a link signs one browser in, once") && !told.contains("authorization"), "{told}");
+    let invented = server.post("/page/session", json!({"link": "invented"})).await;
+    assert_eq!(invented.json(), again.json(), "the reason is not told");
     for body in [json!({}), json!({"key": "alice-key", "link": "1"})] {
         assert_eq!(server.post("/page/session", body).await.refusal(), "400 INVALID_INPUT ");
     }

@@ -177,6 +177,9 @@ async fn bad_input_is_refused_with_a_pointer() {
         (json!({"code": "", "context": [1]}), "/context"),
         (json!({"code": "", "functions": ["add", "nobody"]}), "/functions/1"),
         (json!({"code": "", "functions": [1]}), "/functions/0"),
+        (json!({"code": "", "functions": ["x".repeat(257)]}), "/functions/0"),
+        (json!({"code": "", "functions": vec!["add"; 1_001]}), "/functions/1000"),
+        (json!({"code": "", "intent": "x ".repeat(1_001)}), "/intent"),
         (json!({"code": "", "timeoutMs": 0}), "/timeoutMs"),
         (json!({"code": "", "timeoutMs": 600_001}), "/timeoutMs"),
         (json!({"code": "", "maxHeapMB": 5000}), "/maxHeapMB"),
@@ -188,6 +191,8 @@ async fn bad_input_is_refused_with_a_pointer() {
     }
     let compute = server.post("/v1/compute", json!({"code": "() => 1"})).await;
     assert_eq!(compute.refusal(), "400 INVALID_INPUT /data");
+    let intent = json!({"code": "() => 1", "data": 1, "intent": "x ".repeat(1_001)});
+    assert_eq!(server.post("/v1/compute", intent).await.refusal(), "400 INVALID_INPUT /intent");
     assert_eq!(server.ask("POST", "/v1/run").json("{").send().await.refusal(), "400 INVALID_INPUT ");
 }
 
@@ -223,6 +228,17 @@ async fn an_invalid_request_is_refused_in_one_form() {
     let announced = announced.header("Content-Length", "99999999999").send().await;
     assert_eq!(announced.refusal(), "413 TOO_LARGE");
     assert_eq!(server.get("/v1/run/ws").await.refusal(), "426 UPGRADE_REQUIRED");
+    let document = server.get("/v1/openapi.json").await.json();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let names = path.split('{').skip(1).filter_map(|rest| Some(format!("{{{}}}", rest.split_once('}')?.0)));
+        let odd = names.fold(path.clone(), |path, name| path.replace(&name, "%ff%fe%00"));
+        for method in methods.as_object().into_iter().flat_map(|methods| methods.keys()).filter(|_| odd != *path) {
+            // A call in a session says nothing about what exists.
+            let expected = if path.starts_with("/rpc/") { "401 UNAUTHORIZED" } else { "400 BAD_REQUEST" };
+            let answer = server.ask(&method.to_uppercase(), &odd).json("{}").send().await;
+            assert_eq!(answer.refusal(), expected, "{method} {odd}");
+        }
+    }
     let broken = server.ask("POST", "/v1/run").json("{\"code\": \"\u{0}\"").send().await;
     assert_eq!(broken.refusal(), "400 INVALID_INPUT /code");
 }
@@ -294,4 +310,21 @@ async fn functions_health_and_openapi_are_served() {
     assert_eq!(document["openapi"], json!("3.1.0"));
     let names = &document["components"]["schemas"]["RunRequest"]["properties"]["functions"]["items"]["enum"];
     assert_eq!(names, &json!(["add", "fail"]));
+    let bodies = document["paths"].as_object().into_iter().flat_map(|paths| paths.values());
+    let bodies = bodies.flat_map(|path| path.as_object().into_iter().flat_map(|methods| methods.values()));
+    for body in bodies.filter_map(|method| method.pointer("/requestBody/content/application~1json/schema")) {
+        assert_lists_are_bounded(&document, body);
+    }
+}
+
+/// A list of small values takes many times the memory of its text. Values of any shape are read as text.
+fn assert_lists_are_bounded(document: &Value, schema: &Value) {
+    let named = schema["$ref"].as_str().and_then(|path| document.pointer(path.trim_start_matches('#')));
+    let schema = named.unwrap_or(schema);
+    for field in schema["properties"].as_object().into_iter().flat_map(|fields| fields.values()) {
+        if let Some(items) = field.get("items").filter(|items| items.is_object()) {
+            assert!(field["maxItems"].is_u64(), "{field}");
+            assert_lists_are_bounded(document, items);
+        }
+    }
 }

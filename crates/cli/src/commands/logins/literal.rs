@@ -187,7 +187,7 @@ fn segments(text: &str) -> impl Iterator<Item = (bool, &str)> {
 /// The settings of an entry that still may have secrets, after all that can be moved were.
 fn what_stays(entry: &Map<String, Value>) -> Vec<String> {
     // With a variable beside it, what was found may be a text around the variable.
-    let has = |text: &str, secret: &str| !has_variable(text) || literal_parts(text, secret) > 0;
+    let has = |text: &str, secret: &str| !has_variable(text) || has_literal(text, secret);
     let stays =
         |name: &str, text: &str| found_in(name, text).iter().any(|secret| is_movable(secret) && has(text, secret));
     let mut settings = Vec::new();
@@ -202,11 +202,29 @@ fn what_stays(entry: &Map<String, Value>) -> Vec<String> {
         settings.push("`url`".to_owned());
     }
     let args = entry.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let in_args = |secret: &str| args.iter().filter_map(Value::as_str).any(|arg| literal_parts(arg, secret) > 0);
+    let in_args = |secret: &str| args.iter().filter_map(Value::as_str).any(|arg| has_literal(arg, secret));
     if found_in_args(args).iter().any(|secret| is_movable(secret) && in_args(secret)) {
         settings.push("one of `args`".to_owned());
     }
     settings
+}
+
+/// Whether a text has this secret outside of variables, as it is written or as the texts of JSON inside of it are read: an escape
+/// such as `\u00e9` hides it otherwise.
+fn has_literal(text: &str, secret: &str) -> bool {
+    let decoded = serde_json::from_str::<Value>(text).unwrap_or_default();
+    literal_parts(text, secret) > 0 || has_literal_text(&decoded, secret)
+}
+
+fn has_literal_text(value: &Value, secret: &str) -> bool {
+    match value {
+        Value::String(text) => literal_parts(text, secret) > 0,
+        Value::Array(items) => items.iter().any(|item| has_literal_text(item, secret)),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| literal_parts(name, secret) > 0 || has_literal_text(value, secret))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// Puts another text in the place of a text, if there is one.
@@ -454,6 +472,11 @@ mod tests {
         };
         assert_eq!(stays(json!({ "args": ["-y", "K3y9x7Q2z"] })), ["one of `args`"]);
         assert_eq!(stays(json!({ "url": "https://a.example/mcp?next=x1y2%2Fz3w4v5" })), ["`url`"]);
+        // One of two is moved; the other is written with an escape.
+        let two = r#"{"token": "opensesame-1234", "password": "caf\u00e9-opensesame"}"#;
+        assert_eq!(stays(json!({ "env": { "SETTINGS": two } })), ["`SETTINGS` of `env`"]);
+        assert_eq!(stays(json!({ "headers": { "X-Settings": two } })), ["`X-Settings` of `headers`"]);
+        assert_eq!(stays(json!({ "args": [two] })), ["one of `args`"]);
         for whole in [
             json!({ "args": ["--token", "opensesame", "postgres://a:opensesame@b.example/"] }),
             json!({ "env": { "TOKEN": "Bearer opensesame", "COOKIE": "a=${B}" }, "args": ["/home/u/a1b2c3d4e5"] }),

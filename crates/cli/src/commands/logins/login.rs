@@ -87,7 +87,7 @@ pub(crate) fn offer(config: &Checked, file: &Path, name: &str) {
     let Ok(target) = LoginTarget::of(config, name) else { return };
     let shown = escape::line(name);
     let offered = within(async {
-        if !matches!(target.need(OFFER_TIMEOUT).await, LoginNeed::Login) {
+        if !matches!(target.need(OFFER_TIMEOUT).await, LoginNeed::Login | LoginNeed::AnotherLogin(_)) {
             return Ok(());
         }
         if !is_interactive() || !ask(&format!("{shown} asks for a login. Log in now?")) {
@@ -137,14 +137,18 @@ async fn log_in(target: &LoginTarget, name: &str, manner: &Manner<'_>) -> anyhow
             return Ok(());
         }
         LoginNeed::Unknown(Some(error)) => anyhow::bail!("{shown}: {}", escape::line(&error.to_string())),
-        LoginNeed::None | LoginNeed::Login | LoginNeed::Unknown(None) => {}
+        LoginNeed::None | LoginNeed::Login | LoginNeed::AnotherLogin(_) | LoginNeed::Unknown(None) => {}
     }
     let status = match target.authorizer.grant() {
         Grant::ClientCredentials => target.authorizer.log_in_without_person().await?,
         Grant::AuthorizationCode => with_browser(target, name, manner).await?,
     };
     note(format_args!("logged in to {shown}{}", about(&status)));
-    Ok(())
+    // A token that its issuer gives and the server refuses is of no use: without this, another login would seem to help.
+    match target.need(ASK_TIMEOUT).await {
+        LoginNeed::AnotherLogin(refused) => anyhow::bail!("{shown}: {}", escape::line(&refused.to_string())),
+        LoginNeed::None | LoginNeed::Login | LoginNeed::Unknown(_) => Ok(()),
+    }
 }
 
 async fn with_browser(target: &LoginTarget, name: &str, manner: &Manner<'_>) -> anyhow::Result<LoginStatus> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
+use toolgate_backends::quoted;
 use toolgate_catalog::names::{NameScope, sanitise};
 use toolgate_config::clients::{Client, Os, Roots};
 use toolgate_config::edit::{self, EditError, NewServer, WrittenFile};
@@ -30,11 +31,6 @@ pub(crate) fn init(args: &InitArgs) -> anyhow::Result<Exit> {
 
 pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
     BackendName::new(&args.name).map_err(Usage)?;
-    let entry = match &args.openapi {
-        Some(document) => openapi::entry(args, document)?,
-        None => entry(args)?,
-    };
-    check_entry(&args.name, &entry)?;
     let file = match args.scope {
         Some(AddScope::Project) => PathBuf::from("toolgate.json"),
         Some(AddScope::User) => {
@@ -44,9 +40,22 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
         }
         None => own_file(args.config.as_deref())?,
     };
+    let remove = remove_command(&args.name, &file);
+    let exists = |error: &EditError| {
+        Usage(format!("{}: run `{}` first", escape::line(&error.to_string()), escape::line(&remove)))
+    };
+    // Before a document is read, and what it says is told. A file that cannot be read is told by the edit.
+    if edit::server_names(&file).is_ok_and(|names| names.contains(&args.name)) {
+        return Err(exists(&EditError::Exists(args.name.clone())).into());
+    }
+    let entry = match &args.openapi {
+        Some(document) => openapi::entry(args, document, &remove)?,
+        None => entry(args)?,
+    };
+    check_entry(&args.name, &entry)?;
     match keep_trust(&file, || edit::add_all(&file, &[NewServer::new(&args.name, entry)])) {
         Ok(written) => say(&written),
-        Err(error @ EditError::Exists(_)) => return Err(Usage(error.to_string()).into()),
+        Err(error @ EditError::Exists(_)) => return Err(exists(&error).into()),
         Err(error) => return Err(error.into()),
     }
     if args.url.is_some() && !args.offline {
@@ -61,6 +70,13 @@ pub(crate) fn add(args: &AddArgs) -> anyhow::Result<Exit> {
     }
     note("next: `toolgate list` connects to it and shows its tools");
     Ok(Exit::Done)
+}
+
+/// The command that removes a server from this file.
+fn remove_command(name: &str, file: &Path) -> String {
+    let is_found = own_file(None).is_ok_and(|found| std::path::absolute(found).ok() == std::path::absolute(file).ok());
+    let config = if is_found { String::new() } else { format!(" --config {}", quoted(&file.to_string_lossy())) };
+    format!("toolgate remove {}{config}", quoted(name))
 }
 
 fn entry(args: &AddArgs) -> Result<Map<String, Value>, Usage> {

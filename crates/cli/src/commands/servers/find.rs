@@ -17,7 +17,7 @@ use toolgate_wire::CallerScope;
 use super::super::Exit;
 use super::{Opened, catalog_with, declarations, most_known, tool, unknown_servers};
 use crate::args::servers::{DescribeArgs, SearchArgs, TypesArgs};
-use crate::print::{Style, escape, note, out};
+use crate::print::{Style, counted, escape, note, out};
 use crate::runner::cancel_on_signal;
 
 /// Time between two looks at whether the tools have changed.
@@ -150,7 +150,7 @@ pub(crate) fn types(args: &TypesArgs) -> anyhow::Result<Exit> {
                 // Marks that turn the direction of text would hide what an editor shows.
                 std::fs::write(file, escape::text(&text).as_bytes())
                     .with_context(|| format!("cannot write {}", file.display()))?;
-                note(format_args!("wrote {} ({} tools)", file.display(), catalog.tool_count()));
+                note(format_args!("wrote {} ({})", file.display(), counted(catalog.tool_count(), "tool")));
             }
         }
         tell_missing();
@@ -190,7 +190,7 @@ async fn keep_fresh(gateway: &Arc<Gateway>, folder: &Path) -> anyhow::Result<Exi
         let text = escape::text(&text).into_owned();
         if written.as_ref() != Some(&text) {
             replace(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;
-            note(format_args!("wrote {} ({} tools)", file.display(), gateway.catalog().tool_count()));
+            note(format_args!("wrote {} ({})", file.display(), counted(gateway.catalog().tool_count(), "tool")));
             written = Some(text);
         }
         while DeclarationSources::of(gateway).are_same(&sources) {

@@ -21,7 +21,7 @@ use super::edit::{clients, roots, say, warn_of};
 use super::{marked_table, sentences};
 use crate::args::servers::ImportArgs;
 use crate::consent::{self, ask, is_interactive, keep_trust};
-use crate::print::{Style, escape, note, out};
+use crate::print::{Style, counted, escape, note, out};
 
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<Exit> {
     let file = target(args.config.as_deref())?;
@@ -67,7 +67,7 @@ fn move_secrets(args: &ImportArgs, servers: &mut [NewServer]) -> anyhow::Result<
     if count == 0 || args.keep_secrets {
         return Ok(());
     }
-    let found = if count == 1 { "1 literal secret".to_owned() } else { format!("{count} literal secrets") };
+    let found = counted(count, "literal secret");
     let question =
         || ask(&format!("These servers have {found}. Keep them among `toolgate secret` instead of in the file?"));
     if args.move_secrets || (is_interactive() && question()) {

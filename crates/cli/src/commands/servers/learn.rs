@@ -80,8 +80,8 @@ async fn learn(gateway: &Arc<Gateway>, server: &str) -> anyhow::Result<Exit> {
         }
     }
     note(format_args!(
-        "called {called} of {} tools: those that only read, need no arguments and declare no result",
-        backend.tools().len()
+        "called {called} of {}: those that only read, need no arguments and declare no result",
+        counted(backend.tools().len(), "tool")
     ));
     Ok(Exit::Done)
 }

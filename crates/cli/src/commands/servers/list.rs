@@ -137,6 +137,9 @@ async fn row(gateway: &Gateway, backend: &Backend, latency: Option<Duration>) ->
     let permitted = |name: &str| policy.as_ref().is_none_or(|policy| policy.permits(name));
     let tools = backend.tools().iter().filter(|tool| permitted(&tool.name)).count();
     let (state, about) = match backend.state() {
+        BackendState::Ready(_) if let Some(command) = backend.missing_login() => {
+            ("needs login", format!("run `{command}`"))
+        }
         BackendState::Ready(ready) => {
             let server = &ready.server;
             ("ready", format!("{} {} ({})", server.name, server.version, server.protocol).trim_start().to_owned())

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolgate_backends::{fetch_document, fetch_metadata, quoted};
+use toolgate_config::text::tree::Node;
+use toolgate_config::text::{Format, Source};
 use toolgate_config::vars;
 use toolgate_openapi::{
     Api, ApiSettings, Credentials, DocumentLogin, DocumentReadError, LoginPlace, RefusedReference, logins,
@@ -23,7 +25,7 @@ use url::{Host, Url};
 use super::super::Usage;
 use super::edit::{client, put_pairs};
 use crate::args::servers::AddArgs;
-use crate::print::{escape, note};
+use crate::print::{counted, escape, note};
 
 /// How long the document at a URL may take.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,6 +33,9 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ASSUMED_SCOPES: usize = 16;
 /// Where OpenID metadata are below their issuer.
 const OPENID_METADATA: &str = "/.well-known/openid-configuration";
+
+/// The flows of OAuth that no login is made with: they give the token or the password to pages and programs.
+const UNSUPPORTED_FLOWS: [&str; 2] = ["implicit", "password"];
 
 /// A document that can be used.
 struct UsableDocument {
@@ -40,10 +45,12 @@ struct UsableDocument {
     base: Url,
     /// The logins that it describes.
     logins: Vec<DocumentLogin>,
+    /// Its text; empty if it was not read.
+    text: String,
 }
 
-/// The entry for a document.
-pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String, Value>> {
+/// The entry for a document. `remove` is the command that removes it again.
+pub(super) fn entry(args: &AddArgs, document: &str, remove: &str) -> anyhow::Result<Map<String, Value>> {
     let asked = args.base.as_deref().map(|base| Url::parse(base).map_err(|error| Usage(format!("--base: {error}"))));
     let asked = asked.transpose()?;
     let is_url = ["http://", "https://"].iter().any(|scheme| document.starts_with(scheme));
@@ -51,26 +58,26 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
     // Who names an address of this machine or network means it; a name that a document gives is not believed.
     let mut inner: Vec<String> = asked.iter().chain(&url).filter_map(inner_address).collect();
     inner.dedup();
-    let UsableDocument { spec, base, logins } = match url {
+    let document = match url {
         Some(url) if args.offline => {
             let base = asked.ok_or_else(|| Usage("--base: say where requests go".to_owned()))?;
-            UsableDocument { spec: url.into(), base, logins: Vec::new() }
+            UsableDocument { spec: url.into(), base, logins: Vec::new(), text: String::new() }
         }
         Some(url) => of_url(&url, asked, &args.auth, &inner)?,
         None => of_file(Path::new(document), asked, &args.auth)?,
     };
     let mut entry = Map::from_iter([
         ("type".to_owned(), json!("openapi")),
-        ("spec".to_owned(), json!(spec)),
-        ("base".to_owned(), base_text(args, &base)),
+        ("spec".to_owned(), json!(document.spec)),
+        ("base".to_owned(), base_text(args, &document.base)),
     ]);
     put_pairs(&mut entry, "auth", "auth", &args.auth)?;
-    put_login(&mut entry, args, &logins, &base, &inner)?;
+    put_login(&mut entry, args, &document, &inner, remove)?;
     put_pairs(&mut entry, "header", "headers", &args.header)?;
     for host in &inner {
         note(format_args!("allowHosts: {} may be reached although it is not public", escape::line(host)));
     }
-    note_refused_base(&args.name, &base, &inner);
+    note_refused_base(&args.name, &document.base, &inner, remove);
     if !inner.is_empty() {
         entry.insert("allowHosts".to_owned(), json!(inner));
     }
@@ -78,15 +85,16 @@ pub(super) fn entry(args: &AddArgs, document: &str) -> anyhow::Result<Map<String
 }
 
 /// Says that calls will be refused, where the document leads them to an inner address that the user did not name.
-fn note_refused_base(name: &str, base: &Url, allowed: &[String]) {
+fn note_refused_base(name: &str, base: &Url, allowed: &[String], remove: &str) {
     let Some(address) = inner_address(base).filter(|address| !allowed.contains(address)) else { return };
     let hosts: Vec<&str> = allowed.iter().map(String::as_str).chain([address.as_str()]).collect();
     note(format_args!(
         "calls will be refused: the document's server {} is an inner address, which only the configuration may allow. If it is \
-         meant, write \"allowHosts\": {} into the entry of {}, or add it again with --base {}",
+         meant, write \"allowHosts\": {} into the entry of {}, or run `{}` and add it again with --base {}",
         escape::line(base.as_str()),
         escape::line(&json!(hosts).to_string()),
         escape::line(name),
+        escape::line(remove),
         escape::line(&quoted(base.as_str()))
     ));
 }
@@ -127,10 +135,11 @@ impl LoginEndpoints {
 fn put_login(
     entry: &mut Map<String, Value>,
     args: &AddArgs,
-    logins: &[DocumentLogin],
-    base: &Url,
+    document: &UsableDocument,
     allow: &[String],
+    remove: &str,
 ) -> anyhow::Result<()> {
+    let UsableDocument { logins, base, .. } = document;
     let mut login = client(args);
     if args.client_id.is_none() {
         if !login.is_empty() {
@@ -138,11 +147,14 @@ fn put_login(
         }
         if let Some(DocumentLogin { scheme, .. }) = logins.first().filter(|_| args.auth.is_empty()) {
             let scheme = escape::line(scheme);
-            note(format_args!("the document has an OAuth login, `{scheme}`: --client-id ID uses it"));
+            note(format_args!(
+                "the document has an OAuth login, `{scheme}`: to use it, run `{}` and add it again with --client-id ID",
+                escape::line(remove)
+            ));
         }
         return Ok(());
     }
-    let DocumentLogin { scheme, place, scopes } = usable_login(args, logins)?;
+    let DocumentLogin { scheme, place, scopes } = usable_login(args, document)?;
     let endpoints = match place {
         LoginPlace::AuthorizationCode { authorization_url, token_url } => {
             LoginEndpoints { page: Some(authorization_url.clone()), token: token_url.clone(), issuer: None }
@@ -173,7 +185,12 @@ fn put_login(
         login.insert("issuer".to_owned(), text(issuer));
     }
     if args.login_scope.is_empty() && scopes.len() > MAX_ASSUMED_SCOPES {
-        note(format_args!("the document names {} scopes: --login-scope SCOPE chooses among them", scopes.len()));
+        note(format_args!(
+            "the document names {} scopes, and the login asks for none of them: to choose some, run `{}` and add it again with \
+             --login-scope SCOPE",
+            scopes.len(),
+            escape::line(remove)
+        ));
     } else if args.login_scope.is_empty() && !scopes.is_empty() {
         let scopes: Vec<String> = scopes.iter().map(|scope| vars::escape(scope)).collect();
         login.insert("scopes".to_owned(), json!(scopes));
@@ -191,13 +208,22 @@ fn put_login(
 }
 
 /// The first login of a document that the client can use.
-fn usable_login<'l>(args: &AddArgs, logins: &'l [DocumentLogin]) -> Result<&'l DocumentLogin, Usage> {
+fn usable_login<'d>(args: &AddArgs, document: &'d UsableDocument) -> Result<&'d DocumentLogin, Usage> {
+    let logins = &document.logins;
     let usable = logins.iter().find(|login| match &login.place {
         LoginPlace::AuthorizationCode { .. } => true,
         LoginPlace::Metadata(_) => !args.offline,
         LoginPlace::ClientCredentials { .. } => args.client_secret.is_some(),
     });
     usable.ok_or_else(|| {
+        let unsupported = if logins.is_empty() { unsupported_flows(&document.text) } else { Vec::new() };
+        if !unsupported.is_empty() {
+            let flows = unsupported.join(" flow and the ");
+            return Usage(format!(
+                "--client-id: the only login of the document is the {flows} flow, which is not supported; --auth SCHEME=TOKEN takes a \
+                 token that you have"
+            ));
+        }
         let why = match logins.first().map(|login| &login.place) {
             Some(LoginPlace::Metadata(_)) => "the metadata of the login are not read with --offline",
             Some(LoginPlace::ClientCredentials { .. }) => "the client logs in by itself, and needs --client-secret too",
@@ -205,6 +231,23 @@ fn usable_login<'l>(args: &AddArgs, logins: &'l [DocumentLogin]) -> Result<&'l D
         };
         Usage(format!("--client-id: {why}"))
     })
+}
+
+/// The flows of a document's logins that are not supported; none of a document that is too large to be read as one tree.
+fn unsupported_flows(text: &str) -> Vec<&'static str> {
+    let format =
+        if text.trim_start_matches('\u{feff}').trim_start().starts_with('{') { Format::Json } else { Format::Yaml };
+    let Ok(tree) = Source::new(Path::new("document"), format, text).tree() else { return Vec::new() };
+    let of_v3 = tree.get("components").and_then(|components| components.get("securitySchemes"));
+    let schemes = of_v3.or_else(|| tree.get("securityDefinitions")).and_then(Node::entries).unwrap_or_default();
+    let has = |flow: &str| {
+        schemes.iter().any(|scheme| {
+            let scheme = &scheme.node;
+            let of_v2 = scheme.get("flow").and_then(Node::text) == Some(flow);
+            of_v2 || scheme.get("flows").is_some_and(|flows| flows.get(flow).is_some())
+        })
+    };
+    UNSUPPORTED_FLOWS.into_iter().filter(|flow| has(flow)).collect()
 }
 
 /// Where a person logs in and where tokens are issued, by the metadata of an authorization server.
@@ -258,7 +301,7 @@ fn of_file(file: &Path, asked: Option<Url>, auth: &[String]) -> anyhow::Result<U
     })?;
     let base = usable_base(&shown, &text, refused, None, asked, auth)?;
     let logins = logins(&text, &base).unwrap_or_default();
-    Ok(UsableDocument { spec: std::path::absolute(file)?.to_string_lossy().into_owned(), base, logins })
+    Ok(UsableDocument { spec: std::path::absolute(file)?.to_string_lossy().into_owned(), base, logins, text })
 }
 
 fn of_url(url: &Url, asked: Option<Url>, auth: &[String], allow: &[String]) -> anyhow::Result<UsableDocument> {
@@ -269,7 +312,7 @@ fn of_url(url: &Url, asked: Option<Url>, auth: &[String], allow: &[String]) -> a
     })?;
     let base = usable_base(&shown, &text, refused, Some(url), asked, auth)?;
     let logins = logins(&text, &base).unwrap_or_default();
-    Ok(UsableDocument { spec: url.as_str().to_owned(), base, logins })
+    Ok(UsableDocument { spec: url.as_str().to_owned(), base, logins, text })
 }
 
 /// Where the requests of a document go, if it can be used; says how many tools it has.
@@ -292,9 +335,12 @@ fn usable_base(
     let schemes = auth.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| (name.to_owned(), String::new()));
     let settings = ApiSettings { credentials: Credentials::new(schemes.collect()), ..ApiSettings::new(base.clone()) };
     let api = Api::load(text, settings).map_err(|error| Usage(format!("{shown}: {error}")))?;
-    note(format_args!("{} tools at {}", api.operations().len(), escape::line(base.as_str())));
+    note(format_args!("{} at {}", counted(api.operations().len(), "tool"), escape::line(base.as_str())));
     for skipped in api.skipped() {
         note(format_args!("  no tool: {}: {}", escape::line(&skipped.operation), escape::line(&skipped.reason)));
+    }
+    for never_sent in api.notes() {
+        note(format_args!("  {}", escape::line(never_sent)));
     }
     Ok(base)
 }

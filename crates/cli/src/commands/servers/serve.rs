@@ -18,7 +18,6 @@ use super::super::Exit;
 use super::{Opened, configuration, gate, sentences};
 use crate::args::servers::{ListenAddress, ServeArgs, Servers};
 use crate::log::Log;
-use crate::print::note;
 use crate::runner::cancel_on_signal;
 
 /// How often the configuration file is looked at.
@@ -33,9 +32,9 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     // Over HTTP, every run is a line; over standard input and output the client shows what it did itself.
     // Who started a service reads its address first; `toolgate logs` and the page have what is wrong with servers.
     let usual = if args.http.is_some() { "warn,toolgate::run=info,toolgate::backend=off" } else { "warn" };
-    let _log = Log::start(args.log.as_deref(), usual, args.log_format)?;
+    let log = Log::start(args.log.as_deref(), usual, args.log_format)?;
     if !config.warnings.is_empty() {
-        note(sentences(&config.warnings));
+        log.say(sentences(&config.warnings));
     }
     let mode = args.mode.map_or_else(|| doors::tool_mode(config.settings.mode), ToolMode::from);
     let configured = config.settings.http.bind;
@@ -63,8 +62,8 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         let grace = gateway.config().settings.limits.shutdown_grace;
         let _ended_by_now = end_after(shutdown.clone(), grace + FORCED_END_DELAY)?;
         match address {
-            Some(address) => over_http(gateway, mode, address, shutdown).await?,
-            None => over_stdio(gateway, mode, shutdown).await?,
+            Some(address) => over_http(gateway, mode, address, shutdown, &log).await?,
+            None => over_stdio(gateway, mode, shutdown, &log).await?,
         }
         Ok(Exit::Done)
     })
@@ -133,9 +132,14 @@ fn read_again(file: &Path, gate: &Gate) -> Result<Checked, Vec<Problem>> {
     toolgate_config::load_through(file, &Env::of_process().running_commands(), gate)
 }
 
-async fn over_stdio(gateway: &Arc<Gateway>, mode: ToolMode, shutdown: CancellationToken) -> anyhow::Result<()> {
+async fn over_stdio(
+    gateway: &Arc<Gateway>,
+    mode: ToolMode,
+    shutdown: CancellationToken,
+    log: &Log,
+) -> anyhow::Result<()> {
     if std::io::stdin().is_terminal() {
-        note("waiting for an MCP client on standard input; `toolgate connect CLIENT` sets one up; Ctrl-C ends it");
+        log.say("waiting for an MCP client on standard input; `toolgate connect CLIENT` sets one up; Ctrl-C ends it");
     }
     Ok(doors::stdio(&Agent::new(Arc::clone(gateway)), mode, shutdown).await?)
 }
@@ -145,14 +149,15 @@ async fn over_http(
     mode: ToolMode,
     address: ListenAddress,
     shutdown: CancellationToken,
+    log: &Log,
 ) -> anyhow::Result<()> {
     let listener = match address {
         ListenAddress::Ip(address) => {
             let token = doors::local_token(&gateway.config().settings.http)?;
             let listener = toolgate_service::listen(address).with_context(|| format!("cannot listen at {address}"))?;
-            note(format_args!("listening at http://{}, MCP at /mcp, the page at /", listener.local_addr()?));
+            log.say(format_args!("listening at http://{}, MCP at /mcp, the page at /", listener.local_addr()?));
             if let Some(token) = token {
-                note(format_args!("clients send the bearer token in {}", token.path().display()));
+                log.say(format_args!("clients send the bearer token in {}", token.path().display()));
             }
             listener.into()
         }
@@ -160,7 +165,7 @@ async fn over_http(
             let shown = path.display();
             let listener =
                 toolgate_service::listen_unix(&path).with_context(|| format!("cannot listen at unix:{shown}"))?;
-            note(format_args!("listening at unix:{shown}, MCP at /mcp"));
+            log.say(format_args!("listening at unix:{shown}, MCP at /mcp"));
             listener
         }
     };

@@ -368,9 +368,9 @@ fn host(gateway: &Arc<Gateway>, shutdown: &CancellationToken, daemon: Option<Ser
 /// `toolgate daemon`: the gateway that all windows share.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
-    let _log = Log::start(args.log.as_deref(), "warn", args.log_format)?;
+    let log = Log::start(args.log.as_deref(), "warn", args.log_format)?;
     if !config.warnings.is_empty() {
-        note(sentences(&config.warnings));
+        log.say(sentences(&config.warnings));
     }
     let place = Place::of(&config).context("there is no place for a socket")?;
     let lock = File::create(place.folder.join(format!("{}.lock", place.key)))?;

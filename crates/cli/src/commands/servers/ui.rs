@@ -22,9 +22,9 @@ use crate::runner::cancel_on_signal;
 
 pub(crate) fn ui(args: &UiArgs) -> anyhow::Result<Exit> {
     let config = configuration(&args.servers)?;
-    let _log = Log::start(args.log.as_deref(), "warn", args.log_format)?;
+    let log = Log::start(args.log.as_deref(), "warn", args.log_format)?;
     if !config.warnings.is_empty() {
-        note(sentences(&config.warnings));
+        log.say(sentences(&config.warnings));
     }
     let mode = doors::tool_mode(config.settings.mode);
     let watched = (!args.servers.demo).then(|| Arc::new(config.clone()));

@@ -19,7 +19,7 @@ use super::{Hints, Tool, ToolFuture, host_functions};
 use toolgate_bridge::AllowedEffects;
 use toolgate_config::values::ResultFormat;
 use toolgate_mcp::server::{RequestScope, ToolCall};
-use toolgate_output::OutputSettings;
+use toolgate_output::{Intent, OutputSettings};
 use toolgate_run::stage::Staging;
 use toolgate_run::{Durability, RunReport, RunRequest, Runner, Transfer, explain};
 
@@ -98,7 +98,8 @@ struct ChainArguments {
     /// Most bytes to return. What is left out is kept for read_result and query_result.
     max_output_size: Option<OutputBytes>,
     /// What you look for, in a few words: long results are reduced to the parts that match.
-    intent: Option<String>,
+    #[schemars(with = "Option<String>")]
+    intent: Option<Intent>,
     /// Keep the run so that it survives a lost connection or a crash; run_status gives its result.
     durable: Option<bool>,
     /// Send no write before a person has reviewed all of them: reads run, a write gets a placeholder.
@@ -148,7 +149,7 @@ pub(super) struct OutputOptions {
     /// The stages and their limits.
     pub(super) settings: OutputSettings,
     /// What the caller looks for.
-    pub(super) intent: Option<String>,
+    pub(super) intent: Option<Intent>,
 }
 
 /// What goes back for a run.

@@ -16,6 +16,7 @@ use super::chain::{OutputOptions, computed};
 use super::data_file::{self, FileData};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::{RequestScope, ToolCall};
+use toolgate_output::Intent;
 use toolgate_run::RunRequest;
 
 pub(super) static TOOL: Tool = Tool {
@@ -68,7 +69,8 @@ struct ComputeArguments {
     /// Most bytes to return.
     max_output_size: Option<OutputBytes>,
     /// What you look for, in a few words.
-    intent: Option<String>,
+    #[schemars(with = "Option<String>")]
+    intent: Option<Intent>,
 }
 
 async fn compute(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {
@@ -99,7 +101,11 @@ fn chosen(
         Some(named) => permitted.find(|(name, _)| *name == named),
         None => permitted.next().filter(|_| permitted.next().is_none()),
     };
-    let names = || sources(config, caller).map(|(name, _)| name).collect::<Vec<_>>().join(", ");
-    let (name, source) = found.ok_or_else(|| Refusal(format!("data: must be one of: {}", names())))?;
+    let names = || sources(config, caller).map(|(name, _)| name).collect::<Vec<_>>();
+    let refused = || match &names()[..] {
+        [] => Refusal::new("data: you have none to compute on: the configuration gives you no data"),
+        names => Refusal(format!("data: must be one of: {}", names.join(", "))),
+    };
+    let (name, source) = found.ok_or_else(refused)?;
     Ok((name.to_owned(), source.file.clone()))
 }

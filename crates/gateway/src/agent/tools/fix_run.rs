@@ -14,6 +14,7 @@ use super::super::{Shared, caller_of, request_of};
 use super::chain::{OutputOptions, answer_of};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::ToolCall;
+use toolgate_output::Intent;
 use toolgate_run::{Durability, RunReport, RunRequest};
 
 pub(super) static TOOL: Tool = Tool {
@@ -42,7 +43,8 @@ struct FixArguments {
     /// Most bytes to return.
     max_output_size: Option<OutputBytes>,
     /// What you look for, in a few words.
-    intent: Option<String>,
+    #[schemars(with = "Option<String>")]
+    intent: Option<Intent>,
 }
 
 async fn fix(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {

@@ -13,6 +13,7 @@ use super::super::{Shared, request_of};
 use super::chain::{OutputOptions, computed};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_mcp::server::ToolCall;
+use toolgate_output::Intent;
 use toolgate_output::results::{KeyPath, LineRange, ReadError, ReadSubject, Reading};
 use toolgate_run::RunRequest;
 
@@ -68,7 +69,8 @@ struct QueryArguments {
     /// Most bytes to return.
     max_output_size: Option<OutputBytes>,
     /// What you look for, in a few words.
-    intent: Option<String>,
+    #[schemars(with = "Option<String>")]
+    intent: Option<Intent>,
 }
 
 async fn read(shared: Arc<Shared>, call: ToolCall) -> Result<Value, Refusal> {

@@ -16,7 +16,7 @@ use super::super::{Shared, answer, request_of};
 use super::{Hints, Tool, ToolFuture};
 use toolgate_functions::docs;
 use toolgate_mcp::server::{RequestScope, ToolCall};
-use toolgate_output::OutputSettings;
+use toolgate_output::{Intent, OutputSettings};
 use toolgate_run::{RunReport, RunRequest, Transfer};
 
 pub(super) static TOOL: Tool = Tool {
@@ -70,7 +70,8 @@ struct SnippetArguments {
     /// Most bytes to return.
     max_output_size: Option<OutputBytes>,
     /// What you look for, in a few words.
-    intent: Option<String>,
+    #[schemars(with = "Option<String>")]
+    intent: Option<Intent>,
 }
 
 #[derive(Default, Deserialize, Serialize, JsonSchema)]

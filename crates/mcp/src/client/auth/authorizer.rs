@@ -2,7 +2,8 @@
 //!
 //! One refresh at a time in this process, and one among all processes that share a store: those that waited find the new
 //! tokens there. A login and a logout wait for a refresh as well. What another process changes in the store counts from the
-//! next request on. A refused refresh ends the login. No request of the server is made here.
+//! next request on. A refused refresh ends the login; a client that was refused does not ask again. No request of the server is
+//! made here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ use super::{AuthError, MissingScopes, SecretText};
 
 /// How long an issuer that cannot be reached is not asked again for a token in place of one that is still valid.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+
+/// A token that is refused within this time after it was issued counts as never accepted: another login would give the same.
+const NEW_TOKEN_TIME: Duration = Duration::from_secs(600);
 
 /// How a login comes about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct AuthSettings {
     pub allow_hosts: Vec<String>,
     /// The command that forgets the login, for messages.
     pub logout_command: String,
+    /// The setting that has the login, as the configuration spells it, for messages.
+    pub setting: String,
 }
 
 /// Whether there is a login.
@@ -113,6 +119,8 @@ struct Known {
     challenged: Vec<String>,
     /// When the issuer was last found not to answer a refresh.
     renewal_failed: Option<Instant>,
+    /// The scopes that the client asked for, and why the issuer gives it no token. Each further try could lock its account.
+    client_refusal: Option<(Vec<String>, AuthError)>,
 }
 
 impl Known {
@@ -193,10 +201,33 @@ impl Authorizer {
             (None, Grant::ClientCredentials) => self.log_in_as_client(&mut known, None).await?,
             (None, Grant::AuthorizationCode) => None,
         };
-        Ok(match renewed {
-            Some(token) => Retry::With(token),
-            None => Retry::AfterLogin(AuthError::LoginRequired { scopes: self.scopes(&known) }),
-        })
+        if let Some(token) = renewed {
+            return Ok(Retry::With(token));
+        }
+        let refusal = self.refusal_of_new_token(&mut known, sent, challenge).await?;
+        let error = refusal.unwrap_or_else(|| AuthError::LoginRequired { scopes: self.scopes(&known) });
+        Ok(Retry::AfterLogin(error))
+    }
+
+    /// What to say of a token that was refused although it was issued a moment ago; none if that is not so.
+    async fn refusal_of_new_token(
+        &self,
+        known: &mut Known,
+        sent: Option<&SecretText>,
+        challenge: &Challenge,
+    ) -> Result<Option<AuthError>, AuthError> {
+        let Some(login) = self.login(known).await? else { return Ok(None) };
+        let is_new = |tokens: &Tokens| {
+            let age = now().saturating_sub(tokens.issued_at);
+            Some(&tokens.access) == sent && age < NEW_TOKEN_TIME.as_secs() && !tokens.is_expired(now())
+        };
+        let names_resource = self.settings.endpoints.as_ref().is_none_or(|endpoints| endpoints.names_resource);
+        Ok(login.tokens.as_ref().is_some_and(is_new).then(|| AuthError::TokenRefused {
+            issuer: login.issuer.clone(),
+            resource: names_resource.then(|| login.resource.clone()),
+            description: challenge.description.clone(),
+            logout: self.settings.logout_command.clone(),
+        }))
     }
 
     async fn step_up(&self, known: &mut Known, tokens: Option<Tokens>) -> Result<Retry, AuthError> {
@@ -213,11 +244,17 @@ impl Authorizer {
     }
 
     /// What a request lacks that was refused again, with the token that [`Self::after_refusal`] gave for it.
-    pub async fn after_second_refusal(&self, challenge: Challenge) -> AuthError {
-        if !challenge.is_insufficient_scope() || !challenge.scopes.is_empty() {
+    pub async fn after_second_refusal(&self, sent: &SecretText, challenge: Challenge) -> AuthError {
+        let mut known = self.turn.lock().await;
+        if !challenge.is_insufficient_scope() {
+            return match self.refusal_of_new_token(&mut known, Some(sent), &challenge).await {
+                Ok(refusal) => refusal.unwrap_or_else(|| challenge.into_error()),
+                Err(error) => error,
+            };
+        }
+        if !challenge.scopes.is_empty() {
             return challenge.into_error();
         }
-        let mut known = self.turn.lock().await;
         known.challenged.clear();
         let granted = match self.tokens(&mut known).await {
             Ok(tokens) => tokens.map(|tokens| tokens.scopes).unwrap_or_default(),
@@ -285,7 +322,7 @@ impl Authorizer {
     /// Logs in without a person, where the settings say so.
     pub async fn log_in_without_person(&self) -> Result<LoginStatus, AuthError> {
         let mut known = self.turn.lock().await;
-        known.discovered = None;
+        (known.discovered, known.client_refusal) = (None, None);
         let stale = self.tokens(&mut known).await?.map(|tokens| tokens.access);
         self.log_in_as_client(&mut known, stale.as_ref()).await?;
         Ok(status_of(self.login(&mut known).await?.as_ref()))
@@ -388,10 +425,30 @@ impl Authorizer {
         let (issuer, resource) = (issuer.clone(), discovered.resource.clone());
         let login = Login { issuer, resource, client, account: None, tokens: None };
         self.bind(known, &login).await?;
-        let tokens = self.token_request(&discovered, &login.client).for_client(&self.scopes(known)).await?;
+        let scopes = self.scopes(known);
+        let still_counts =
+            |(asked, refusal): &&(Vec<String>, AuthError)| *asked == scopes || !refusal.is_about_scopes();
+        if let Some((_, refusal)) = known.client_refusal.as_ref().filter(still_counts) {
+            return Err(refusal.clone());
+        }
+        let issued = self.token_request(&discovered, &login.client).for_client(&scopes).await;
+        let tokens = issued.map_err(|error| self.client_refusal(known, scopes, &login.issuer, error))?;
         let access = tokens.access.clone();
         self.keep(known, &Login { tokens: Some(tokens), ..login }).await?;
         Ok(access)
+    }
+
+    /// Keeps a refusal that lasts, with what to look at.
+    fn client_refusal(&self, known: &mut Known, scopes: Vec<String>, issuer: &str, error: AuthError) -> AuthError {
+        let is_lasting = error.is_lasting_refusal();
+        match error {
+            AuthError::Refused { code, description, .. } if is_lasting => {
+                let (issuer, setting) = (issuer.to_owned(), self.settings.setting.clone());
+                let refusal = AuthError::ClientRefused { issuer, code, description, setting };
+                known.client_refusal.insert((scopes, refusal)).1.clone()
+            }
+            other => other,
+        }
     }
 
     /// Keeps which issuer a client belongs to, before that issuer gets its secret. Called with the lock of the store.

@@ -1,7 +1,8 @@
-//! The `Bearer` challenge of a `WWW-Authenticate` header: where the metadata is, and which scopes are missing.
+//! The `Bearer` challenge of a `WWW-Authenticate` header: where the metadata is, which scopes are missing, and why.
 //!
 //! Parsing only; a header of another scheme or without sense is an empty challenge.
 
+use super::transport::printable;
 use super::{AuthError, MissingScopes};
 
 /// The most scopes of one challenge.
@@ -18,6 +19,8 @@ pub struct Challenge {
     pub scopes: Vec<String>,
     /// The error, such as `insufficient_scope`.
     pub error: Option<String>,
+    /// What the server says of the error, bounded and without control characters.
+    pub description: Option<String>,
 }
 
 impl Challenge {
@@ -34,6 +37,7 @@ impl Challenge {
                 "resource_metadata" => challenge.resource_metadata = Some(value),
                 "scope" => challenge.scopes = scopes_of(&value),
                 "error" => challenge.error = Some(value),
+                "error_description" => challenge.description = Some(printable(&value)),
                 _ => {}
             }
             rest = after;
@@ -129,6 +133,7 @@ mod tests {
             resource_metadata: metadata.map(text),
             scopes: scopes.iter().map(|scope| text(scope)).collect(),
             error: error.map(text),
+            description: None,
         };
         assert_eq!(found, expected, "{header}");
     }
@@ -154,6 +159,14 @@ mod tests {
         {
             check(header, None, &[], None);
         }
+    }
+
+    #[test]
+    fn the_description_of_an_error_is_bounded_and_harmless() {
+        let header =
+            format!("Bearer error=invalid_token, error_description=\"bad\u{7} audience {}\"", "x".repeat(9_000));
+        let found = Challenge::parse(&header).description.unwrap();
+        assert!(found.starts_with("bad\u{fffd} audience x") && found.chars().count() < 1_000, "{found}");
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub enum AuthError {
         redirect_uri: String,
     },
     /// The authorization server refused.
-    #[error("{what} was refused: {code}{}", .description.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    #[error("{what} was refused: {code}{}", described(.description.as_deref()))]
     Refused {
         /// What was asked for.
         what: &'static str,
@@ -157,6 +157,37 @@ pub enum AuthError {
         code: String,
         /// Its description.
         description: Option<String>,
+    },
+    /// The authorization server refused to issue a token to the client itself; another request would be refused as well.
+    #[error(
+        "{issuer} issues no token to this client: {code}{}; check {} of the server, then restart it",
+        described(.description.as_deref()), client_settings(.setting, .code)
+    )]
+    ClientRefused {
+        /// Who refused.
+        issuer: String,
+        /// The error code, such as `invalid_client`.
+        code: String,
+        /// Its description.
+        description: Option<String>,
+        /// The setting that has the login, as the configuration spells it.
+        setting: String,
+    },
+    /// The server refuses a token that was issued a moment ago: another login would give the same one.
+    #[error(
+        "the server refuses the token of this login{}; {issuer} issued it {}: check there for which audience it issues tokens, or run \
+         `{logout}` and log in with another account",
+        described(.description.as_deref()), asked_for(.resource.as_deref())
+    )]
+    TokenRefused {
+        /// Who issued the token.
+        issuer: String,
+        /// The resource that it was asked for; none where none is named.
+        resource: Option<String>,
+        /// What the server says of it.
+        description: Option<String>,
+        /// The command that forgets the login.
+        logout: String,
     },
     /// A person has to log in.
     #[error("a login is needed{}", if .scopes.is_empty() { String::new() } else { format!(" for {}", .scopes.join(", ")) })]
@@ -234,6 +265,14 @@ impl AuthError {
                 let description = description.map(|text| redactor.redact(&text));
                 Self::Refused { what, code: redactor.redact(&code), description }
             }
+            Self::ClientRefused { issuer, code, description, setting } => {
+                let description = description.map(|text| redactor.redact(&text));
+                Self::ClientRefused { issuer, code: redactor.redact(&code), description, setting }
+            }
+            Self::TokenRefused { issuer, resource, description, logout } => {
+                let description = description.map(|text| redactor.redact(&text));
+                Self::TokenRefused { issuer, resource, description, logout }
+            }
             // Values of documents that are public, of the configuration or of this machine.
             Self::TooLarge { .. }
             | Self::WrongResource { .. }
@@ -255,9 +294,43 @@ impl AuthError {
         matches!(self, Self::Refused { code, .. } if code == "invalid_client")
     }
 
+    /// Whether the same request would be refused again: an error of OAuth, which says what is wrong with the request or the
+    /// client, and not one of the server itself.
+    fn is_lasting_refusal(&self) -> bool {
+        const PASSING: [&str; 3] = ["server_error", "temporarily_unavailable", "slow_down"];
+        let is_lasting = |code: &str| !code.starts_with("HTTP ") && !PASSING.contains(&code);
+        matches!(self, Self::Refused { code, .. } if is_lasting(code))
+    }
+
+    /// Whether the client was refused for the scopes that it asked for, and may ask for others.
+    fn is_about_scopes(&self) -> bool {
+        matches!(self, Self::ClientRefused { code, .. } if code == "invalid_scope")
+    }
+
     /// Whether the authorization server does not take the refresh token or the code any more.
     fn is_ended_grant(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "invalid_grant")
+    }
+}
+
+/// A description in brackets.
+fn described(description: Option<&str>) -> String {
+    description.map(|text| format!(" ({text})")).unwrap_or_default()
+}
+
+/// The resource that a token was asked for.
+fn asked_for(resource: Option<&str>) -> String {
+    resource.map_or_else(|| "for no named resource".to_owned(), |resource| format!("for the resource {resource}"))
+}
+
+/// The settings of a login that a refusal is about.
+fn client_settings(setting: &str, code: &str) -> String {
+    let setting = if setting.is_empty() { "auth" } else { setting };
+    match code {
+        "invalid_client" => format!("`{setting}.clientId` and `{setting}.clientSecret`"),
+        "invalid_scope" => format!("`{setting}.scopes`"),
+        "unauthorized_client" | "unsupported_grant_type" => format!("`{setting}.clientId` and `{setting}.grant`"),
+        _ => format!("`{setting}`"),
     }
 }
 

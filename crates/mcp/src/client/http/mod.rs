@@ -215,7 +215,7 @@ impl HttpLink {
                 };
                 let response = with_token(again, Some(&token)).send().await.map_err(unreachable)?;
                 match challenge_of(&response) {
-                    Some(challenge) => Err(LinkError::Auth(authorizer.after_second_refusal(challenge).await)),
+                    Some(challenge) => Err(LinkError::Auth(authorizer.after_second_refusal(&token, challenge).await)),
                     None => Ok(response),
                 }
             }
