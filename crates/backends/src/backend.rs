@@ -415,7 +415,14 @@ impl Backend {
                 self.needs_login(&[], scopes)
             }
             LinkError::Auth(AuthError::ScopesRequired { scopes, missing }) => self.needs_scopes(scopes, missing),
-            LinkError::Auth(error) => CallError::Auth(error),
+            LinkError::Auth(error) => {
+                // As above: the state says that the server refuses the login.
+                let is_refused = matches!(error, AuthError::TokenRefused { .. });
+                if is_refused && matches!(self.shared.spec.kind, BackendKind::Http { .. }) {
+                    self.shared.login_ended.notify_one();
+                }
+                CallError::Auth(error)
+            }
             LinkError::Protocol(reason) => CallError::Protocol { reason },
         }
     }

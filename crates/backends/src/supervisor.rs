@@ -464,6 +464,11 @@ async fn wait_for_next_try(
         StartFailure::Expected(_) => (failure.state(failures, Duration::ZERO), Duration::ZERO),
         StartFailure::NeedsLogin { .. } => (failure.state(failures, Duration::ZERO), LOGIN_PAUSE),
     };
+    let login = match failure {
+        // As of now: the try itself may have renewed the token, which is no new login.
+        StartFailure::Permanent(_) => shared.login_version(),
+        _ => login,
+    };
     // Made before the state is shown, so that it hears a caller who sees the state.
     let retry = shared.retry.notified();
     shared.set_state(state);

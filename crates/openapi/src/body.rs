@@ -280,7 +280,7 @@ impl<'r, 'a> FieldReader<'r, 'a> {
     fn new(document: &'r Document<'a>, kind: BodyKind, media_type: &str) -> Self {
         let has_styles = match kind {
             BodyKind::UrlEncoded => true,
-            BodyKind::Multipart => document.version == Version::V31 && essence(media_type) == "multipart/form-data",
+            BodyKind::Multipart => document.version >= Version::V31 && essence(media_type) == "multipart/form-data",
             BodyKind::Json | BodyKind::Text | BodyKind::Binary => false,
         };
         Self { document, kind, has_styles }
@@ -291,7 +291,7 @@ impl<'r, 'a> FieldReader<'r, 'a> {
         let is_file = is_part && is_or_lists(self.document, schema, is_bytes);
         let declared = own.and_then(|it| it.get("contentType")).and_then(Value::as_str).map(str::to_owned);
         declared.as_deref().map_or(Ok(()), check_media_type)?;
-        let is_encoded = is_part && self.document.version == Version::V31;
+        let is_encoded = is_part && self.document.version >= Version::V31;
         let is_encoded = is_encoded && is_or_lists(self.document, schema, |it| it.get("contentEncoding").is_some());
         let content_type = declared.or_else(|| is_encoded.then(|| "application/octet-stream".to_owned()));
         let says_style = |own: &&Value| ["style", "explode", "allowReserved"].iter().any(|key| own.get(key).is_some());
@@ -407,7 +407,7 @@ impl ObjectParts {
         if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
             self.collect(document, &document.parse_at(&pointer(reference).ok()?)?, depth + 1)?;
             // Before 3.1, what stands beside a reference is ignored.
-            if document.version != Version::V31 {
+            if document.version < Version::V31 {
                 return Some(());
             }
         }

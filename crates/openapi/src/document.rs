@@ -24,8 +24,10 @@ pub enum Version {
     V2,
     /// OpenAPI 3.0.
     V30,
-    /// OpenAPI 3.1 and 3.2, whose schemas are JSON Schema.
+    /// OpenAPI 3.1, whose schemas are JSON Schema.
     V31,
+    /// OpenAPI 3.2 and later.
+    V32,
 }
 
 /// Why a reference leads nowhere.
@@ -73,13 +75,15 @@ impl<'a> Document<'a> {
         let text = |key: &str| top.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         let version = match (text("openapi"), text("swagger")) {
             (Some(Value::String(version)), _) if version.starts_with("3.0") => Version::V30,
-            (Some(Value::String(version)), _) if version.starts_with("3.") => Version::V31,
+            (Some(Value::String(version)), _) if version.starts_with("3.1") => Version::V31,
+            (Some(Value::String(version)), _) if version.starts_with("3.") => Version::V32,
             // A version that is written without quotes in YAML is a number.
             (_, Some(Value::String(version))) if version.starts_with('2') => Version::V2,
             (_, Some(Value::Number(version))) if version.as_f64() == Some(2.0) => Version::V2,
             (Some(Value::Number(version)), _) if version.as_f64() == Some(3.0) => Version::V30,
+            (Some(Value::Number(version)), _) if version.as_f64() == Some(3.1) => Version::V31,
             (Some(Value::Number(version)), _) if version.as_f64().is_some_and(|it| it > 3.0 && it < 4.0) => {
-                Version::V31
+                Version::V32
             }
             (Some(version), _) | (None, Some(version)) => {
                 return Err(format!("version {version} is not supported: 2.0, 3.0, 3.1 and 3.2 are"));
@@ -283,7 +287,9 @@ mod tests {
         for (text, expected) in [
             (r#"{"swagger":"2.0"}"#, Some(Version::V2)),
             (r#"{"openapi":"3.1.0"}"#, Some(Version::V31)),
-            (r#"{"openapi":"3.2.0"}"#, Some(Version::V31)),
+            (r#"{"openapi":"3.2.0"}"#, Some(Version::V32)),
+            (r#"{"openapi":3.1}"#, Some(Version::V31)),
+            (r#"{"openapi":3.2}"#, Some(Version::V32)),
             (r#"{"openapi":"4.0.0"}"#, None),
             (r#"{"swagger":"1.2"}"#, None),
             (r#"{"info":{}}"#, None),

@@ -191,7 +191,7 @@ impl<'d, 'a> Reader<'d, 'a> {
         add_undeclared(&template, &mut drafts, &mut parameters);
         let body = match self.document.version {
             Version::V2 => body::read_v2(self, operation, &declared.body)?,
-            Version::V30 | Version::V31 => body::read(self, operation)?,
+            Version::V30 | Version::V31 | Version::V32 => body::read(self, operation)?,
         };
         let first_field = drafts.len();
         let (body_drafts, body) = body.map_or((Vec::new(), None), |DraftBody { drafts, body }| (drafts, Some(body)));
@@ -435,7 +435,7 @@ pub(crate) fn encoding(raw: &Value, place: ParameterPlace, version: Version) -> 
     let default = if in_query { Style::Form } else { Style::Simple };
     // 3.2 allows it in every place where values are escaped, earlier versions in the query alone.
     let allow_reserved = raw.get("allowReserved") == Some(&Value::Bool(true))
-        && (place == ParameterPlace::Query || version == Version::V31);
+        && (place == ParameterPlace::Query || version == Version::V32);
     if version == Version::V2 {
         let (style, explode) = match raw.get("collectionFormat").and_then(Value::as_str) {
             Some("ssv") => (Style::Space, false),

@@ -43,7 +43,7 @@ pub(crate) fn read(
                 types.extend(produces.iter().cloned());
                 found.extend(response.get("schema").filter(|it| !is_file(it)).cloned());
             }
-            Version::V30 | Version::V31 => {
+            Version::V30 | Version::V31 | Version::V32 => {
                 let content = response.get("content").and_then(Value::as_object).into_iter().flatten();
                 for (media_type, media) in content {
                     types.push(media_type.clone());

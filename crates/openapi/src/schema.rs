@@ -249,7 +249,7 @@ impl<'d, 'a> Schemas<'d, 'a> {
         let mut result = Map::new();
         if let Some(Value::String(reference)) = keywords.get("$ref") {
             result = self.reference(reference, place, references);
-            if self.document.version != Version::V31 {
+            if self.document.version < Version::V31 {
                 copy_description(keywords, place, &mut result);
                 return nullable(keywords, Value::Object(result));
             }

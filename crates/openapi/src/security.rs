@@ -157,7 +157,7 @@ impl Security {
 pub(crate) fn schemes_pointer(version: Version) -> &'static str {
     match version {
         Version::V2 => "/securityDefinitions",
-        Version::V30 | Version::V31 => "/components/securitySchemes",
+        Version::V30 | Version::V31 | Version::V32 => "/components/securitySchemes",
     }
 }
 

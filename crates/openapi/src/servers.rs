@@ -19,7 +19,7 @@ pub(crate) fn with_defaults(server: &Value) -> String {
 pub(crate) fn declared(document: &Document<'_>, origin: Option<&Url>) -> Vec<Url> {
     let texts: Vec<String> = match document.version {
         Version::V2 => v2_servers(document, origin),
-        Version::V30 | Version::V31 => {
+        Version::V30 | Version::V31 | Version::V32 => {
             let servers = document.top("servers").and_then(|it| it.as_array().cloned()).unwrap_or_default();
             if servers.is_empty() { of_first_path(document) } else { servers.iter().map(with_defaults).collect() }
         }

@@ -198,6 +198,7 @@ pub(crate) fn check_separator(
             style.separator()
         }
         Encoding::Style { style: Style::Form | Style::Cookie, explode: false, .. } if escaping == Escaping::Off => ',',
+        Encoding::Style { style: Style::Form | Style::Simple, explode: false, allow_reserved: true } => ',',
         Encoding::Style { .. } | Encoding::Json => return Ok(()),
     };
     let has_it = |value: &Value| text_of(value).contains(separator);

@@ -296,7 +296,9 @@ fn error(schemas: &mut Schemas, status: u16) -> Value {
         403 => "The peer, Host or Origin is not accepted.",
         404 => "No such path, session, result, backend, tool or run.",
         408 => "The body was not received in time.",
-        409 => "The run is in a state in which this cannot be done: it has not ended, or its record cannot be repeated.",
+        409 => {
+            "The run is in a state in which this cannot be done: it has not ended, or its record cannot be repeated."
+        }
         413 => "The body is too large.",
         415 => "The body is not application/json.",
         429 => "Too many requests: the key's rate, or the queue of runs.",

@@ -25,6 +25,7 @@ use super::{Caller, HttpService};
 use toolgate_functions::Registry;
 use toolgate_mcp::off_runtime;
 use toolgate_output::{Intent, OutputSettings};
+use toolgate_run::durable::DurableError;
 use toolgate_run::stage::Staging;
 use toolgate_run::{Door, Durability, OUTPUT_SIZE, Route, RunReport, RunRequest, Runner};
 
@@ -47,6 +48,7 @@ pub(super) async fn run(
         durable: body.durable,
         stage: body.stage,
     };
+    fields.check_store(service.runner()).await?;
     let request = RunRequest {
         functions,
         door: Door::Http,
@@ -92,6 +94,17 @@ pub(super) struct ProgramFields {
 }
 
 impl ProgramFields {
+    /// Refuses the field that asks for a record where none is kept, which will be so at the next request too.
+    async fn check_store(&self, runner: &Runner) -> Result<(), Refusal> {
+        let asked = [("/durable", self.durable), ("/stage", self.stage)];
+        let Some((pointer, _)) = asked.into_iter().find(|(_, asked)| *asked == Some(true)) else { return Ok(()) };
+        match runner.durable().await {
+            Err(error @ DurableError::NoStore) => Err(Refusal::field(pointer, error.to_string())),
+            // The run itself says what else is wrong.
+            _ => Ok(()),
+        }
+    }
+
     /// The request of a caller with these fields.
     pub(super) fn request(self, runner: &Runner, caller: CallerScope) -> Result<RunRequest, Refusal> {
         let profile = self.profile.unwrap_or_default().into();

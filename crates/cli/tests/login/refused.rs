@@ -1,5 +1,7 @@
 //! Logins that are missing or of no use: what `list`, `login`, calls and the HTTP service say of them.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::fake::{Behaviour, Fault};
@@ -79,6 +81,22 @@ fn a_server_that_refuses_the_token_of_a_login_is_told_with_the_reason_and_the_au
         assert_eq!(user.run(&["call", "notes.read"]).code, 0);
         user.check_no_secret();
     }
+}
+
+/// A try renews the token that the server refuses. That is no login of a person, after which the next try would follow at once.
+#[test]
+fn a_server_that_refuses_renewed_tokens_is_left_alone_for_a_while() {
+    let behaviour = Behaviour { fault: Fault::RefusedTokens, ..Default::default() };
+    let (user, server) = (User::new(), Server::start(behaviour));
+    user.run(&["add", "notes", &server.url(), "--offline"]);
+    assert_eq!(user.log_in(&["login", "notes"]).code, 1);
+    let before = server.fake.refreshes();
+    let (gateway, address) = serve_http(&user, &json!({ "notes": { "url": server.url() } }));
+    wait_for(|| backend(&address, "notes")["state"] == "failed");
+    // Tries without a pause would be some hundreds in this time.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(server.fake.refreshes() <= before + 2, "{} after {before}", server.fake.refreshes());
+    drop(gateway);
 }
 
 /// Issuers lock the account of a client after some wrong secrets.

@@ -202,10 +202,19 @@ fn reserved_characters_stay_where_they_cannot_leave_their_place() {
     for value in ["..", "%2e%2E", "a%2F..%2Fb", "a%5c..%5Cb", "%ff%2F..", "a%0Ab", "%00"] {
         check_parameter(reserved("path"), json!(value), refused);
     }
-    let old = json!({"openapi": "3.0.3", "paths": {"/x/{p}": {"get": {"operationId": "x", "parameters": [
-        {"name": "p", "in": "path", "allowReserved": true, "schema": {}},
-    ]}}}});
-    assert_eq!(shown(&load(&old.to_string()), "x", json!({"p": "a:b"})), format!("GET {BASE}/x/a%3Ab"));
+    for version in ["3.0.3", "3.1.1"] {
+        let old = json!({"openapi": version, "paths": {"/x/{p}": {"get": {"operationId": "x", "parameters": [
+            {"name": "p", "in": "path", "allowReserved": true, "schema": {}},
+        ]}}}});
+        let sent = shown(&load(&old.to_string()), "x", json!({"p": "a:50%20"}));
+        assert_eq!(sent, format!("GET {BASE}/x/a%3A50%2520"), "{version}");
+    }
+    let list = |place: &str| json!({"in": place, "explode": false, "allowReserved": true, "schema": {}});
+    for place in ["query", "path"] {
+        let refused = "the argument `p` has an item with ',', which separates its items";
+        check_parameter(list(place), json!(["a,b", "c"]), refused);
+    }
+    check_parameter(list("query"), json!(["a:b", "c"]), "?p=a:b,c");
 }
 
 #[test]

@@ -112,10 +112,21 @@ impl DurableError {
         matches!(self, Self::Busy | Self::Store(StoreError::TooManyRuns(_) | StoreError::TooManyBytes { .. }))
     }
 
-    /// Whether the request is not the reason: it could be a run without a record. No wildcard arm: a new variant must choose.
+    /// Whether nothing was recorded and the request is not the reason: it could be a run without a record. A store that does not
+    /// answer may have the run, which another process would execute as well. No wildcard arm: a new variant must choose.
     pub(crate) fn is_of_store(&self) -> bool {
         match self {
-            Self::Busy | Self::Stopping | Self::NoStore | Self::Open(_) | Self::Store(_) => true,
+            Self::Busy | Self::Stopping | Self::NoStore | Self::Open(_) => true,
+            Self::Store(error) => match error {
+                StoreError::TooManyRuns(_)
+                | StoreError::TooManyBytes { .. }
+                | StoreError::Full(_)
+                | StoreError::ReadOnly(_) => true,
+                StoreError::Fenced(_)
+                | StoreError::NoSuchRun(_)
+                | StoreError::Unavailable(_)
+                | StoreError::Damaged(_) => false,
+            },
             Self::NoSuchRun(_)
             | Self::Limit(_)
             | Self::TooLong { .. }

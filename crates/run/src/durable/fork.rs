@@ -55,7 +55,7 @@ impl DurableRuns {
             inner.resume(taken);
         } else {
             // It has its turn when another one has ended, here or elsewhere.
-            taken.run.release().await?;
+            inner.release(&taken.run).await;
             inner.due.notify_one();
         }
         Ok(ForkedRun { run: id, left_out, end })

@@ -83,7 +83,7 @@ struct KeptState {
     unknown: Vec<Called>,
     left: usize,
     /// Answers for calls that are being made.
-    reserved: HashMap<CallId, String>,
+    reserved: HashMap<CallId, (Called, String)>,
 }
 
 impl KeptState {
@@ -263,7 +263,7 @@ impl KeptEffects {
     pub(super) fn reserve(&self, call: CallId, called: &Called) -> bool {
         let answer = self.take(called, false);
         let is_answered = answer.is_some();
-        self.state.lock().reserved.extend(answer.map(|answer| (call, answer)));
+        self.state.lock().reserved.extend(answer.map(|answer| (call, (called.clone(), answer))));
         is_answered
     }
 
@@ -315,7 +315,10 @@ impl KeptEffects {
     /// Says in the report of a correction what the earlier run has done and this one has not called, if there is anything: the
     /// program may do it again when it is run without that.
     pub(crate) fn mark(&self, report: &mut RunReport) {
-        report.kept_left = self.state.lock().left;
+        report.kept_left = {
+            let state = self.state.lock();
+            state.left + state.reserved.len()
+        };
         report.report.has_unrecorded_calls |= self.has_left();
         let left_over = self.left_over().join(", ");
         if !left_over.is_empty() {
@@ -327,14 +330,15 @@ impl KeptEffects {
     /// Whether the earlier run did something, or may have, that has not been called again.
     pub(crate) fn has_left(&self) -> bool {
         let state = self.state.lock();
-        state.left > 0 || !state.unknown.is_empty()
+        state.left > 0 || !state.reserved.is_empty() || !state.unknown.is_empty()
     }
 
     /// What the earlier run has done and this one has not called.
     fn left_over(&self) -> Vec<String> {
         let state = self.state.lock();
-        let left = state.effects.iter().filter(|(_, answers)| !answers.is_empty());
-        let mut left: Vec<String> = left.map(|((target, args), _)| shown(target, args)).collect();
+        let left = state.effects.iter().filter(|(_, answers)| !answers.is_empty()).map(|(called, _)| called);
+        let reserved = state.reserved.values().map(|(called, _)| called);
+        let mut left: Vec<String> = left.chain(reserved).map(|(target, args)| shown(target, args)).collect();
         left.sort();
         left.truncate(MAX_NAMED);
         left
@@ -434,7 +438,7 @@ impl HostLayer for KeptHost {
 
     fn make_call(&self, call: HostCall) -> HostFuture {
         let reserved = self.kept.state.lock().reserved.remove(&call.id);
-        if let Some(answer) = reserved {
+        if let Some((_, answer)) = reserved {
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let is_read = self.real.call_is_read_only(&call.target, &call.args);

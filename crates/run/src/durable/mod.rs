@@ -291,8 +291,8 @@ impl DurableRuns {
             let (caller, own) = (request.caller.name.clone(), inner.clone());
             inner.spawn(&run.clone(), caller, async move { own.execute(run, request, stored).await });
         } else {
-            // It has its turn when another one has ended, here or elsewhere.
-            run.release().await?;
+            // It has its turn when another one has ended, here or elsewhere. It is kept: where it cannot be released, its lease ends.
+            inner.release(&run).await;
             inner.due.notify_one();
         }
         Ok(begun)

@@ -535,6 +535,10 @@ impl Authorizer {
             // A token is sent to the resource that it was issued for, whatever the name of its login says.
             known.login = loaded.filter(|login| metadata::covers(&login.resource, &self.server));
             known.version = version;
+            if known.login.as_ref().is_some_and(|login| login.tokens.is_some()) {
+                // The issuer has given this client a token since.
+                known.client_refusal = None;
+            }
         }
         Ok(known.login.clone())
     }

@@ -295,11 +295,19 @@ impl AuthError {
     }
 
     /// Whether the same request would be refused again: an error of OAuth, which says what is wrong with the request or the
-    /// client, and not one of the server itself.
+    /// client. Servers have other codes for what passes.
     fn is_lasting_refusal(&self) -> bool {
-        const PASSING: [&str; 3] = ["server_error", "temporarily_unavailable", "slow_down"];
-        let is_lasting = |code: &str| !code.starts_with("HTTP ") && !PASSING.contains(&code);
-        matches!(self, Self::Refused { code, .. } if is_lasting(code))
+        const LASTING: [&str; 8] = [
+            "access_denied",
+            "invalid_client",
+            "invalid_grant",
+            "invalid_request",
+            "invalid_scope",
+            "invalid_target",
+            "unauthorized_client",
+            "unsupported_grant_type",
+        ];
+        matches!(self, Self::Refused { code, .. } if LASTING.contains(&code.as_str()))
     }
 
     /// Whether the client was refused for the scopes that it asked for, and may ask for others.
@@ -346,4 +354,20 @@ fn random_text() -> Result<String, AuthError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|_| AuthError::NoRandomness)?;
     Ok(base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_of_oauth_last() {
+        let is_lasting = |code: &str| {
+            AuthError::Refused { what: "the token", code: code.to_owned(), description: None }.is_lasting_refusal()
+        };
+        assert!(is_lasting("invalid_client") && is_lasting("invalid_scope") && is_lasting("unauthorized_client"));
+        for code in ["HTTP 503", "Service Unavailable", "unknown_error", "too_many_requests", "server_error"] {
+            assert!(!is_lasting(code), "{code}");
+        }
+    }
 }
