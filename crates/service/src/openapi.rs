@@ -87,7 +87,8 @@ fn paths(schemas: &mut Schemas, keyed: bool) -> Value {
     let run = {
         let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
         let body = schemas.reads::<RunBody>();
-        operation(schemas, "run", "Runs a program.", (200, ok), &[READS_A_BODY, KEYED]).with("requestBody", body)
+        let errors: &[&[u16]] = &[READS_A_BODY, KEYED, &[409]];
+        operation(schemas, "run", "Runs a program.", (200, ok), errors).with("requestBody", body)
     };
     let compute = {
         let ok = schemas.writes::<RunReply>("How the run ended; code that failed has `ok: false`.");
@@ -297,7 +298,7 @@ fn error(schemas: &mut Schemas, status: u16) -> Value {
         404 => "No such path, session, result, backend, tool or run.",
         408 => "The body was not received in time.",
         409 => {
-            "The run is in a state in which this cannot be done: it has not ended, or its record cannot be repeated."
+            "Not in this state: the run has not ended, its record cannot be repeated, or no durable runs are kept here."
         }
         413 => "The body is too large.",
         415 => "The body is not application/json.",

@@ -94,12 +94,12 @@ pub(super) struct ProgramFields {
 }
 
 impl ProgramFields {
-    /// Refuses the field that asks for a record where none is kept, which will be so at the next request too.
+    /// Refuses a program that asks for a record where none is kept, which will be so at the next request too.
     async fn check_store(&self, runner: &Runner) -> Result<(), Refusal> {
-        let asked = [("/durable", self.durable), ("/stage", self.stage)];
-        let Some((pointer, _)) = asked.into_iter().find(|(_, asked)| *asked == Some(true)) else { return Ok(()) };
+        let asked = [("durable", self.durable), ("stage", self.stage)];
+        let Some((field, _)) = asked.into_iter().find(|(_, asked)| *asked == Some(true)) else { return Ok(()) };
         match runner.durable().await {
-            Err(error @ DurableError::NoStore) => Err(Refusal::field(pointer, error.to_string())),
+            Err(error @ DurableError::NoStore) => Err(Refusal::Conflict(format!("{error}: leave `{field}` out"))),
             // The run itself says what else is wrong.
             _ => Ok(()),
         }
@@ -282,7 +282,11 @@ pub(super) fn counted(budget: &Budget, bytes: Vec<u8>) -> Result<Body, Refusal> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use toolgate_bridge::Bridge;
+    use toolgate_catalog::{Catalog, CatalogHandle};
     use toolgate_engine::IsolationMode;
+    use toolgate_run::FixedEnvironment;
 
     /// The service has no place for the run: that is no queue which becomes shorter.
     #[tokio::test]
@@ -294,5 +298,22 @@ mod tests {
         let mut waits = full();
         waits.route = Route::Script;
         assert_eq!(refusal(&waits), Refusal::Busy("the journal's store is full".to_owned()), "as of an engine");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_asks_for_a_record_where_none_is_kept_is_told_which_field_does() {
+        let engine = Engine::builder().workers_ahead(0).isolation(IsolationMode::Thread).build().expect("an engine");
+        let bridge = Bridge::new(CatalogHandle::new(Catalog::new(Vec::new())));
+        let runner = Runner::new(engine, Arc::new(bridge), Arc::new(FixedEnvironment::default()));
+        let check = async |durable, stage, expected: Result<(), &str>| {
+            let limits = RequestedLimits { timeout_ms: None, max_heap_mb: None };
+            let (code, context, profile, engine) = (None, None, None, None);
+            let fields = ProgramFields { code, context, profile, engine, limits, durable, stage };
+            let expected = expected.map_err(|message| Refusal::Conflict(message.to_owned()));
+            assert_eq!(fields.check_store(&runner).await, expected);
+        };
+        check(None, Some(false), Ok(())).await;
+        check(Some(true), None, Err("no durable runs are kept here: leave `durable` out")).await;
+        check(None, Some(true), Err("no durable runs are kept here: leave `stage` out")).await;
     }
 }

@@ -239,12 +239,6 @@ async fn an_invalid_request_is_refused_in_one_form() {
             assert_eq!(answer.refusal(), expected, "{method} {odd}");
         }
     }
-    // Nothing is recorded here.
-    for field in ["durable", "stage"] {
-        let asked = json!({ "code": "return 1", field: true }).to_string();
-        let refused = server.ask("POST", "/v1/run").json(&asked).send().await;
-        assert_eq!(refused.refusal(), format!("400 INVALID_INPUT /{field}"));
-    }
     let broken = server.ask("POST", "/v1/run").json("{\"code\": \"\u{0}\"").send().await;
     assert_eq!(broken.refusal(), "400 INVALID_INPUT /code");
 }
