@@ -108,7 +108,7 @@ pub enum Effect {
 /// Why a call needs a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginReason {
-    /// There is none, or it does not cover the call and the server names the scopes that are missing.
+    /// No login exists, or the login does not cover the call and the server names the missing scopes.
     Missing,
     /// It does not cover the call, and the server does not say which scopes are missing.
     UnnamedScopes {

@@ -59,7 +59,7 @@ pub enum Text {
     },
 }
 
-/// By hand: what serde derives for an untagged enum does not say what is wrong with a value that is none.
+/// Written by hand: the derived reader of an untagged enum does not say what is wrong with an invalid value.
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InlineOrBlob;

@@ -282,7 +282,7 @@ impl Gateway {
     }
 
     /// The names of the secrets that a backend was configured with, never their values; the security scheme of a login is one,
-    /// which is set once somebody has logged in.
+    /// which is set after a login.
     pub(crate) fn key_names(&self, name: &str) -> Vec<KeyName> {
         let config = self.config();
         let mut keys = match config.incomplete.get(name) {
